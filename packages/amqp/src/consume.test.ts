@@ -29,21 +29,6 @@ test('messages of one turn of the event loop go into one call of the guard, up t
   expect(batches).toEqual([4, 1])
 })
 
-test('a batch guard waits at most five milliseconds for a batch to fill', async () => {
-  const { connection, clock, batches } = await consuming(
-    { batch: { size: 3 } },
-    { concurrency: 2, transaction: 'batch' },
-  )
-  connection.consuming.deliver('a', 'b')
-  await clock.advance(4)
-  expect(batches).toEqual([])
-  await clock.advance(1)
-  expect(batches).toEqual([2])
-  connection.consuming.deliver('c', 'd', 'e')
-  await clock.advance(0)
-  expect(batches).toEqual([2, 3])
-})
-
 // Red when order keys are left to the guard alone: two calls of the guard do not know each other's messages.
 
 test('messages with the same order key never run in two calls at once', async () => {

@@ -1,5 +1,4 @@
 import { expect, test, vi } from 'vitest'
-import { dispatching } from './fixtures/dispatching.ts'
 import { type Fetch, fetchOf, message } from './fixtures/fetch.ts'
 import { type Member, records, setUp, trusted } from './fixtures/member.ts'
 import { Progress } from './offsets.ts'
@@ -64,20 +63,6 @@ test.each([
   expect(kit.told).toEqual(['pause 0', 'resume 0'])
 })
 
-test('64 MiB in hand pause every partition with records in hand', async () => {
-  const kit = await trusted({ concurrency: 8 })
-  kit.join(Array.from({ length: 40 }, (_, index) => index))
-  await kit.clock.advance(1_001)
-  const bytes = Buffer.alloc(3 * 1_024 * 1_024)
-  for (let partition = 0; partition < 23; partition += 1) {
-    kit.call(fetchOf([message(40, `key-${partition}`, { value: bytes })], { partition }))
-    await kit.clock.advance(0)
-    kit.handed.at(-1)?.settle(defer(kit, 600_000))
-    await kit.clock.advance(0)
-  }
-  expect(kit.told).toEqual(['pause 21', 'pause 22'])
-})
-
 // Red when the pause comes after the commit: kafkajs fetches past the bound while the commit is under way.
 test('a partition at its bound is paused before its offset is committed', async () => {
   const kit = await trusted({ concurrency: 1 }, { batch: { size: 1 } })
@@ -125,20 +110,4 @@ test('at the bound in bytes, many partitions cost little more than few', async (
   await kit.clock.advance(1_000)
   // Four beats of 70 partitions, each with one sum over all.
   expect(reads.mock.calls.length - before).toBeLessThanOrEqual(5 * 70 * 70)
-})
-
-// Red when the free slots are counted anew for each partition: with a deferred record in each of two hundred, the count was
-// half of the work.
-test('a look for work counts the free slots once, unless it starts something', () => {
-  const kit = dispatching({ concurrency: 8 })
-  for (let partition = 0; partition < 100; partition += 1) {
-    const { progress } = kit.fetch(partition, 'a')
-    for (const item of progress.take(kit.clock.nowMs, 1)) {
-      progress.postpone(item, kit.clock.nowMs + 60_000)
-    }
-  }
-  const reads = vi.spyOn(Progress.prototype, 'busy', 'get')
-  kit.dispatcher.pump()
-  expect(reads).toHaveBeenCalledTimes(100)
-  kit.dispatcher.close()
 })

@@ -43,26 +43,6 @@ test('a dead letter keeps key, value and headers, and gets headers that give the
   })
 })
 
-test('a stored delivery without a readable envelope is sent with its text headers', () => {
-  const letter = letterOf({}, Buffer.from('k-1'))
-  const { raw: _, envelope: __, ...delivery } = letter.delivery
-  const stored = { ...delivery, headers: { ...delivery.headers, absent: undefined } }
-  const { key, value, headers } = deadLetterMessage({ ...letter, delivery: stored })
-  expect(headers).not.toHaveProperty('absent')
-  expect([key, String(value), headers?.['trace']]).toEqual([
-    'k-1',
-    String(letter.delivery.body),
-    undefined,
-  ])
-})
-
-test('the reason of an earlier dead letter is replaced', () => {
-  const headers = { 'X-Onceward-Key': 'old', 'x-onceward-reason': 'attempts-spent' }
-  const { headers: sent } = deadLetterMessage({ ...letterOf({ headers }), key: undefined })
-  expect(sent).toHaveProperty('x-onceward-reason', 'fatal')
-  expect(sent).not.toHaveProperty('X-Onceward-Key')
-})
-
 test('the dead letter of a tombstone is a tombstone, and that of a record without a key has none', () => {
   const letter = letterOf({ value: null }, null)
   expect(deadLetterMessage(letter)).toMatchObject({ key: null, value: null })

@@ -113,19 +113,6 @@ test('a record without a key has no lane, and every key that is not text has its
   expect(laneOf({ key: 'a' as never })).toBe('a')
 })
 
-test('a record without headers has none', () => {
-  expect(deliveryOf({ headers: undefined } as never).headers).toEqual({})
-})
-
-// Kafka has -1 for a record of an old producer that has no timestamp.
-test.each([
-  ['-1', undefined],
-  ['no number', undefined],
-  ['0', new Date(0)],
-])('a record with the timestamp %s was produced at %s', (timestamp, producedAt) => {
-  expect(deliveryOf({ timestamp }).producedAt).toEqual(producedAt)
-})
-
 // Red when the reader is not registered: after a replay `decode` and `eventKey` get no record in `raw`.
 test('each copy of the core in this process can read a stored record', () => {
   const delivery = deliveryOf({})

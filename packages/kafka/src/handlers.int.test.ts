@@ -143,24 +143,6 @@ describe.skipIf(skipped('kafka'))('consumeKafka with failing, slow and hanging h
     expect(consumption.health().state).toBe('running')
   })
 
-  test('a drain finishes and commits running records, leaves the others, and leaves the group at once', async () => {
-    const { topics } = kit
-    const topic = await topics.create()
-    await topics.send(topic, range(10), () => ({ key: 'one lane' }))
-    const ran: string[] = []
-    const guard = billing(async ({ payload }) => {
-      ran.push(payload.key)
-      if (ran.length === 3) void consumption.drain()
-      await new Promise((resolve) => setTimeout(resolve, 50))
-    })
-    const consumption = await consumeKafka(topics.client(), guard, { topics: [topic] })
-    await consumption.stopped
-    expect(consumption.health()).toMatchObject({ state: 'stopped', inFlight: 0 })
-    expect(await topics.committed(guard.consumer, topic)).toEqual([3])
-    await until(async () => (await topics.members(guard.consumer)) === 0, { deadlineMs: 5_000 })
-    expect(ran).toEqual(range(3))
-  })
-
   test('closing the guard stops its consumer, without a hot loop', async () => {
     const { topics } = kit
     const topic = await topics.create()
@@ -171,26 +153,6 @@ describe.skipIf(skipped('kafka'))('consumeKafka with failing, slow and hanging h
     await consumption.stopped
     expect(await topics.committed(guard.consumer, topic)).toEqual([-1])
     expect(consumption.health()).toMatchObject({ state: 'stopped', inFlight: 0 })
-  })
-
-  test('a drain aborts the signals of handlers that exceed the drain time', async () => {
-    const { topics } = kit
-    const topic = await topics.create()
-    await topics.send(topic, ['stuck'])
-    const started = Promise.withResolvers<AbortSignal>()
-    const guard = billing((_event, { signal }) => {
-      started.resolve(signal)
-      return new Promise<void>(() => undefined)
-    })
-    const consumption = await consumeKafka(topics.client(), guard, {
-      topics: [topic],
-      drainMs: 200,
-    })
-    const signal = await started.promise
-    await consumption.drain()
-    expect(signal.aborted).toBe(true)
-    expect(await topics.committed(guard.consumer, topic)).toEqual([-1])
-    await until(async () => (await topics.members(guard.consumer)) === 0, { deadlineMs: 5_000 })
   })
 })
 

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { type Fetch, fetchOf, message, protocolError } from './fixtures/fetch.ts'
-import { ack, type Member, reading, records, setUp, stopped, trusted } from './fixtures/member.ts'
+import { type Member, records, setUp, trusted } from './fixtures/member.ts'
 
 /** Counts the heartbeats of a fetch, and answers them as given. */
 function beatsOf(fetch: Fetch, answer: () => Promise<void> = async () => undefined) {
@@ -39,66 +39,6 @@ test('records are suspects for half a second after the first fetch of an assigne
   }
   expect(await suspect(499)).toEqual([true, true])
   expect(await suspect(500)).toEqual([true, undefined])
-})
-
-test('kafkajs waits for a batch that makes progress, but at most two seconds', async () => {
-  const kit = await trusted({ concurrency: 1 }, { batch: { size: 1 } })
-  const callback = kit.call(many())
-  await kit.clock.advance(0)
-  await settleEach(kit, 200, 1_800)
-  await kit.clock.advance(199)
-  expect([callback.ended, kit.told]).toEqual([false, []])
-  await kit.clock.advance(1)
-  expect([callback.ended, kit.told]).toEqual([true, []])
-})
-
-test('kafkajs does not wait for a batch without a settlement in the last quarter of a second', async () => {
-  const kit = await trusted({ concurrency: 1 })
-  const callback = kit.call(fetchOf(records('a', 'a')))
-  await kit.clock.advance(10)
-  kit.settle(40)
-  await kit.clock.advance(489)
-  expect(callback.ended).toBe(false)
-  await kit.clock.advance(1)
-  expect(callback.ended).toBe(true)
-})
-
-test('kafkajs does not wait for a batch that settles nothing at all', async () => {
-  const kit = await trusted({ concurrency: 1 })
-  const callback = kit.call(fetchOf(records('a', 'a')))
-  await kit.clock.advance(249)
-  expect(callback.ended).toBe(false)
-  await kit.clock.advance(1)
-  expect(callback.ended).toBe(true)
-})
-
-test('an offset that was committed a moment ago is not committed at the next beat', async () => {
-  const kit = setUp({ concurrency: 2 })
-  kit.join([0])
-  const callback = kit.call(fetchOf(records('a', 'b', 'c', 'd')))
-  await kit.clock.advance(200)
-  // Of suspects at once, before the next ones start.
-  kit.settle(40)
-  kit.settle(41)
-  await kit.clock.advance(10)
-  kit.settle(42)
-  await kit.clock.advance(289)
-  expect(callback.fetch.calls).toEqual(['resolve 43', 'commit 42'])
-  await kit.clock.advance(1)
-  expect(callback.fetch.calls).toEqual(['resolve 43', 'commit 42', 'commit 43'])
-})
-
-test('offsets are committed four times a second, also while kafkajs does not wait', async () => {
-  const kit = await reading({ concurrency: 1 }, { batch: { size: 1 } })
-  const callback = kit.call(many())
-  await kit.clock.advance(0)
-  await settleEach(kit, 50, 1_000)
-  const commits = () => callback.fetch.calls.filter((call) => call.startsWith('commit'))
-  expect(commits()).toHaveLength(4)
-  await settleEach(kit, 50, 2_000)
-  expect(callback.ended).toBe(true)
-  expect(commits().length).toBeGreaterThanOrEqual(11)
-  expect(commits().length).toBeLessThanOrEqual(13)
 })
 
 test('a batch sends a heartbeat four times a second, as long as kafkajs waits for it', async () => {
@@ -182,22 +122,4 @@ test('no record is started once a rebalance is known', async () => {
   kit.join([0])
   await kit.clock.advance(0)
   expect(kit.offsets()).toEqual(['40', '41'])
-})
-
-test('a partition stays paused over a join while the consumer stops', async () => {
-  const kit = await trusted({ concurrency: 8 })
-  const ended = stopped(kit)
-  kit.call(fetchOf(records('a')))
-  await ended
-  kit.join([0, 1])
-  expect([kit.offsets(), kit.told]).toEqual([[], ['pause 0']])
-})
-
-test('heartbeats do not keep the process alive, and end with their batch', async () => {
-  const kit = await reading({ concurrency: 8 })
-  kit.clock.asked.length = 0
-  kit.state.decide = () => ack
-  kit.call(fetchOf(records('a')))
-  await kit.clock.advance(10)
-  expect([kit.clock.asked, kit.clock.timers]).toEqual([[{ delayMs: 250, keepAlive: false }], 0])
 })

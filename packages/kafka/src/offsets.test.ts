@@ -95,18 +95,6 @@ test('at most a thousand records run ahead of an unsettled one', () => {
   expect(progress.take(0, 3_000)).toHaveLength(1_000)
 })
 
-test('with the next fetch the records that the watermark has passed are let go of', () => {
-  const progress = progressOf(['a', 'b'])
-  const [a] = progress.take(0, 1) as [InHand]
-  progress.settle(a)
-  const next = itemsOf(['c'], 42)
-  const bytes = progress.bytes
-  progress.append(next)
-  expect([lowOf(progress), progress.unsettled]).toEqual(['41', 2])
-  expect(progress.bytes).toBe(bytes + (next[0] as InHand).bytes)
-  expect(indexes(progress.take(0, 10))).toEqual([1, 2])
-})
-
 const MIB = 1_024 * 1_024
 
 test.each([
@@ -119,30 +107,6 @@ test.each([
     Object.assign(item, { bytes: sizes[index] }),
   )
   expect(new Progress(items, ({ lane }) => lane).hasRoom).toBe(hasRoom)
-})
-
-test('a batch that has ended waits for no time', () => {
-  const progress = progressOf(['a'])
-  const [a] = progress.take(0, 1) as [InHand]
-  progress.postpone(a, 500)
-  expect(progress.isDeferred(499)).toBe(true)
-  expect(progress.isDeferred(500)).toBe(false)
-  progress.take(500, 1)
-  progress.settle(a)
-  expect(progress.isDeferred(499)).toBe(false)
-})
-
-// Red when a due record is reported: the dispatcher would look again and again until a slot is free.
-test('a record that is due, or that runs, is not reported as the next due one', () => {
-  const progress = progressOf(['a'])
-  const [a] = progress.take(0, 1) as [InHand]
-  progress.postpone(a, 500)
-  expect([499, 500].map((nowMs) => progress.nextDueMs(nowMs))).toEqual([
-    500,
-    Number.POSITIVE_INFINITY,
-  ])
-  progress.take(500, 1)
-  expect(progress.nextDueMs(499)).toBe(Number.POSITIVE_INFINITY)
 })
 
 test('the watermark is at the first unsettled record, whatever the order in which records end', () => {

@@ -1,5 +1,4 @@
 import { ConfigurationError, type Delivery } from '@onceward/core'
-import { handMadeGuard } from '@onceward/testing/adapter'
 import { Kafka, type ProducerConfig, type ProducerRecord } from 'kafkajs'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { toDelivery } from './delivery.ts'
@@ -48,32 +47,6 @@ afterEach(() => {
 })
 
 const source = { broker: 'kafka', queue: 'orders' }
-
-describe('a topic is ready', () => {
-  test('if it is there, which is asked once', async () => {
-    await using broker = at()
-    cluster.topics.set('others', { denied: 'describe' })
-    await broker.ready(source)
-    await broker.ready(source)
-    expect(cluster.asked).toEqual([['connect'], ['fetchTopicMetadata', ['orders']], ['disconnect']])
-  })
-
-  test('but not if it is missing', async () => {
-    await using broker = at()
-    const checking = broker.ready({ ...source, queue: 'nowhere' })
-    await expect(checking).rejects.toThrow(ConfigurationError)
-    await expect(checking).rejects.toMatchObject({
-      message: expect.stringMatching(/`--broker`, 'nowhere', does not exist/),
-      cause: { type: 'UNKNOWN_TOPIC_OR_PARTITION' },
-    })
-  })
-
-  test('but not if the client may not describe it: the error is that of kafkajs', async () => {
-    cluster.topics.set('orders', { denied: 'describe' })
-    await using broker = at()
-    await expect(broker.ready(source)).rejects.toMatchObject({ type: 'TOPIC_AUTHORIZATION_FAILED' })
-  })
-})
 
 describe('a message that is sent', () => {
   const live = (partition: number): Delivery =>
@@ -140,60 +113,5 @@ describe('a message that is sent', () => {
     expect(calls.map(([name]) => name)).toEqual([
       ...['producer', 'connect', 'producer', 'connect', 'send', 'disconnect'],
     ])
-  })
-
-  test('opens a connection: without one there is none to close', async () => {
-    await at()[Symbol.asyncDispose]()
-    expect(calls).toEqual([])
-  })
-})
-
-describe('the inspection of topics', () => {
-  const { settings } = handMadeGuard().port
-  const nothing = { problems: [], warnings: [] }
-  const inspected = async (params: string) => {
-    await using broker = at(params)
-    return await broker.inspect(settings)
-  }
-
-  test('without a topic asks for one', async () => {
-    await expect(inspected('group=billing')).rejects.toThrow(ConfigurationError)
-    await expect(inspected('group=billing')).rejects.toThrow(
-      /Which topics\? Add them to the address: kafka:\/\/.*\?topic=orders/,
-    )
-  })
-
-  test('whose settings fit finds nothing', async () => {
-    cluster.topics.set('orders.dead', {})
-    cluster.members.set('shared', ['mail'])
-    expect(await inspected('topic=orders')).toEqual(nothing)
-    expect(await inspected('topic=orders&dead-letter=orders.dead')).toEqual(nothing)
-  })
-
-  test('looks at each topic, at the group and at the dead-letter topic of the address', async () => {
-    cluster.topics.set('refunds', { settings: { 'retention.ms': '-1' } })
-    cluster.topics.set('orders.dead', { settings: { 'cleanup.policy': 'compact' } })
-    cluster.members.set('shared', ['mail'])
-    const found = await inspected('topic=orders&topic=refunds&group=shared&dead-letter=orders.dead')
-    expect(found).toEqual({
-      problems: [
-        expect.stringMatching(/^Group 'shared' has members of the consumer 'mail'/),
-        expect.stringMatching(/^The dead-letter topic 'orders\.dead' is compacted/),
-      ],
-      warnings: [expect.stringMatching(/^Topic 'refunds' keeps records for ever/)],
-    })
-  })
-
-  test('says what the broker does not let it see', async () => {
-    cluster.topics.set('orders', { denied: 'configs' })
-    expect(await inspected('topic=orders')).toEqual({
-      problems: [],
-      warnings: [expect.stringMatching(/^The topics could not be checked: .* Allow Describe/)],
-    })
-  })
-
-  test('of a broker that does not answer fails with the error of kafkajs', async () => {
-    cluster.refusal = protocolError('NETWORK_EXCEPTION')
-    await expect(inspected('topic=orders')).rejects.toBe(cluster.refusal)
   })
 })

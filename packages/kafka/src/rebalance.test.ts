@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { fetchOf, message, protocolError } from './fixtures/fetch.ts'
-import { ack, records, setUp, stopped, trusted } from './fixtures/member.ts'
+import { ack, records, setUp, trusted } from './fixtures/member.ts'
 
 test('K7: a batch that was fetched before the rebalance is refused with the same error object', async () => {
   const kit = await trusted()
@@ -67,22 +67,6 @@ test('K9: a join during a fetch that takes the topic away ends the batch and mov
   await kit.clock.advance(4_000)
   expect(callback).toMatchObject({ ended: true, error: undefined })
   expect([fetch.calls, kit.partitionBatches.inFlight]).toEqual([[], 0])
-})
-
-test('a partition that stays continues after the rebalance, with its records in hand', async () => {
-  const kit = await trusted({ concurrency: 1 })
-  const callback = kit.call(fetchOf(records('a', 'b')))
-  await kit.clock.advance(600)
-  kit.partitionBatches.rebalancing()
-  kit.settle(40)
-  await kit.clock.advance(0)
-  expect(kit.offsets()).toEqual(['40'])
-  kit.join([0])
-  await kit.clock.advance(0)
-  expect(kit.offsets()).toEqual(['40', '41'])
-  kit.settle(41)
-  await kit.clock.advance(0)
-  expect(callback.fetch.calls.at(-1)).toBe('commit 42')
 })
 
 test('a member with a new id starts again, because others may have had its partitions', async () => {
@@ -177,21 +161,6 @@ test('K11: the offset of a partition that was set back is committed before its f
   expect(again.fetch.calls).toEqual(['resolve 4', 'commit 3'])
 })
 
-test('a consumer that has left the group has no partitions and moves no offset', async () => {
-  const kit = await trusted({ concurrency: 1 })
-  const lost = kit.call(fetchOf(records('a', 'b')))
-  await kit.clock.advance(600)
-  kit.partitionBatches.rebalancing()
-  kit.partitionBatches.left()
-  expect([kit.partitionBatches.ownedOf('orders'), kit.partitionBatches.isHeld]).toEqual([[], false])
-  kit.settle(40)
-  const late = kit.call(fetchOf(records('c'), { partition: 1 }))
-  await kit.clock.advance(2_000)
-  expect(late).toMatchObject({ ended: true, error: undefined })
-  expect(lost.fetch.calls).toEqual(['resolve 41'])
-  expect([kit.offsets(), kit.partitionBatches.inFlight]).toEqual([['40'], 0])
-})
-
 // Red when the old consumer continues: two consumers would have the same partition in hand.
 test('a new consumer replaces the one before, whose fetches are paused', async () => {
   const kit = await trusted({ concurrency: 1 })
@@ -228,38 +197,6 @@ test('a partition that is set back drops its records in hand and is read again',
   await kit.clock.advance(0)
   expect(lost.fetch.calls).toEqual(['resolve 41'])
   expect(again.fetch.calls).toEqual(['resolve 42', 'commit 43'])
-})
-
-test('handlers that exceed the drain time are aborted, also those that lost their partition', async () => {
-  const kit = await trusted({ concurrency: 8 })
-  kit.call(fetchOf(records('a')))
-  kit.call(fetchOf(records('b'), { partition: 1 }))
-  await kit.clock.advance(0)
-  kit.join([0, 1], 'm-2')
-  kit.call(fetchOf(records('c'), { partition: 1 }))
-  await kit.clock.advance(0)
-  const aborted = () => kit.hooks.map(({ abort }) => abort?.aborted)
-  expect([aborted(), kit.partitionBatches.inFlight]).toEqual([[false, false, false], 3])
-  kit.partitionBatches.abort()
-  expect(aborted()).toEqual([true, true, true])
-})
-
-test('a stop ends at once with nothing in hand, and also if the last commit fails', async () => {
-  const idle = await trusted()
-  await stopped(idle)
-  const kit = await trusted({ concurrency: 1 })
-  kit.state.decide = () => ack
-  const fetch = fetchOf(records('a'))
-  fetch.broker.commit = new Error('connect ECONNREFUSED')
-  kit.call(fetch)
-  await kit.clock.advance(1_000)
-  expect(kit.partitionBatches.inFlight).toBe(0)
-  let isEnded = false
-  void stopped(kit).then(() => {
-    isEnded = true
-  })
-  await kit.clock.advance(0)
-  expect(isEnded).toBe(true)
 })
 
 // Red when the request of the consumer before counts as under way: a record that runs long costs the member its place, and

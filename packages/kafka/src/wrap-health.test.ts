@@ -47,16 +47,6 @@ test('health tells of offsets that cannot be committed, as long as they wait', a
   expect(kit.consumption.health().reason).toBeUndefined()
 })
 
-test('a fetch and a heartbeat are progress', async () => {
-  const kit = setUp()
-  kit.join()
-  for (const event of ['FETCH', 'HEARTBEAT'] as const) {
-    await kit.clock.advance(1_000)
-    kit.emit(event)
-    expect(kit.consumption.health().lastProgressAt?.getTime()).toBe(kit.clock.nowMs)
-  }
-})
-
 // Red when only the log of kafkajs tells of it: nothing is wrong with the process, and no record ever comes.
 test('a consumer that kafkajs has ended is stopped, and one that it restarts recovers', () => {
   const kit = setUp()
@@ -76,16 +66,6 @@ test('a consumer that kafkajs has ended is stopped, and one that it restarts rec
   const retryAt = (kit.clock.nowMs + 1_000) as never
   kit.state.availability = { kind: 'down', retryAt, error: new Error('no route') }
   expect(consumption.health()).toMatchObject({ state: 'stopped', reason: ended })
-})
-
-test.each(['STOP', 'DISCONNECT'] as const)('after a %s it is stopped until it joins', (event) => {
-  const kit = setUp()
-  kit.join()
-  kit.emit(event)
-  const reason = expect.stringContaining('call `consumer.run` again')
-  expect(kit.consumption.health()).toMatchObject({ state: 'stopped', reason })
-  kit.join()
-  expect(kit.consumption.health().state).toBe('running')
 })
 
 // Red when only the broker's answers count: after a lost join they go on, and no record of the partitions is read.
@@ -154,20 +134,6 @@ test('a drain starts nothing more, lets handlers end, commits what they did and 
   expect(consumption.health()).toMatchObject({ state: 'stopped', inFlight: 0, settleFailures: 0 })
   expect([kit.publishers.size, kit.clock.timers]).toEqual([0, 0])
   expect(consumption.drain()).toBe(drained)
-})
-
-test('what is fetched after a drain is left to the next member, without a hot loop', async () => {
-  const kit = setUp()
-  kit.join()
-  await kit.consumption.drain()
-  const late = fetchOf(records('late'))
-  await kit.call(late)
-  // A rebalance before its user disconnects the consumer.
-  kit.join()
-  await kit.clock.advance(1_000)
-  expect([kit.handed, late.calls, kit.told]).toEqual([[], [], ['pause 0']])
-  expect(kit.clock.timers).toBe(0)
-  expect(kit.publishers.size).toBe(0)
 })
 
 // Red when nobody looks: the records in hand are lost in a crash, and nothing ever said so.

@@ -62,16 +62,6 @@ test('the consumer checks the queue, then receives as many messages as it needs,
   })
 })
 
-test('a settlement is progress, although no receive is answered', async () => {
-  const kit = setUp()
-  kit.queue.push(...messages(2))
-  const consumption = await kit.start()
-  await kit.clock.advance(5_000)
-  kit.handed[0]?.settle(ack)
-  await kit.clock.advance(20)
-  expect(consumption.health().lastProgressAt).toEqual(new Date(kit.clock.nowMs))
-})
-
 test('the consumer receives no more messages than handlers can start while none has finished', async () => {
   const kit = setUp()
   kit.queue.push(...messages(50))
@@ -108,14 +98,6 @@ test('quick handlers get several receives of ten in flight, and an empty queue g
   expect(most).toBeGreaterThanOrEqual(4)
   await kit.clock.advance(100_000)
   expect(inFlight).toBe(1)
-})
-
-test('a batch guard processes each message once and empties the queue', async () => {
-  const kit = setUp({ transaction: 'batch', concurrency: 4 })
-  kit.queue.push(...messages(60))
-  await kit.start({ batch: { size: 25, lingerMs: 50 } })
-  await kit.clock.advance(100)
-  expect(kit.batches).toEqual([25, 25, 10])
 })
 
 // Red when each message restarts the linger time: nothing would run while messages keep arriving.
@@ -258,19 +240,6 @@ test('messages without attributes stop the consumer with an error that names the
   const consumption = await consumeSqs(kit.recording.client, kit.guard, { queueUrl })
   await expect(consumption.stopped).rejects.toThrow(/receiveAttributes/)
   expect(kit.handed).toEqual([])
-})
-
-test('health counts settlements that did not reach the broker', async () => {
-  const kit = setUp()
-  const gone = { SenderFault: true, Code: 'ReceiptHandleIsInvalid' }
-  kit.recording.answers.set('delete', () => ({ Failed: [{ Id: '0', ...gone }] }))
-  kit.state.decide = () => ack
-  const consumption = await kit.start()
-  expect(consumption.health().settleFailures).toBe(0)
-  kit.queue.push(...messages(2))
-  await kit.clock.advance(25_000)
-  expect(kit.recording.deleted()).toEqual([['h-0', 'h-1']])
-  expect(consumption.health().settleFailures).toBe(1)
 })
 
 test('closing the guard stops its consumer, without a hot loop', async () => {

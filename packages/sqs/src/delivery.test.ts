@@ -1,7 +1,7 @@
 import type { Message } from '@aws-sdk/client-sqs'
 import { ConfigurationError } from '@onceward/core'
 import { expect, test } from 'vitest'
-import { createAccept, fromSqsMessage, type Received, sqsMessage, toDelivery } from './delivery.ts'
+import { createAccept, type Received, sqsMessage, toDelivery } from './delivery.ts'
 
 const standard = 'https://sqs.eu-west-1.amazonaws.com/000000000000/orders'
 const fifo = `${standard}.fifo`
@@ -40,19 +40,6 @@ test('a delivery contains everything that SQS knows of a message', () => {
     envelope: expect.any(Uint8Array),
     raw: message,
   })
-})
-
-test('a delivery for a loop of your own has the same content as that of a wrap', () => {
-  const message = received()
-  expect(fromSqsMessage(message, fifo)).toEqual(toDelivery(message, fifo))
-  const withoutAttributes = received({ Attributes: undefined })
-  expect(() => fromSqsMessage(withoutAttributes, fifo)).toThrow(/receiveAttributes/)
-})
-
-test('the message group of a standard queue is not an ordering key, because it stands for fairness and not for order', () => {
-  expect(toDelivery(received(), standard).orderingKey).toBeUndefined()
-  const numbered = received({ Attributes: { MessageGroupId: 'g-1', SequenceNumber: '1' } })
-  expect(toDelivery(numbered, standard).orderingKey).toBe('g-1')
 })
 
 test.each([
@@ -95,27 +82,6 @@ test('messages in hand are numbered over all requests and kept hidden, unless on
   expect(held).toHaveLength(3)
   expect(() => accept([received(), received({ Attributes: undefined })], 9)).toThrow()
   expect(held).toHaveLength(3)
-})
-
-test('the body is stored once', () => {
-  const { envelope } = toDelivery(received({ Body: 'x'.repeat(10_000) }), standard)
-  expect(envelope?.byteLength).toBeLessThan(2_000)
-})
-
-test('a guard finds the reader of stored messages under the name of the broker', () => {
-  const readers = Reflect.get(globalThis, Symbol.for('onceward.envelope-readers')) as ReadonlyMap<
-    string,
-    typeof sqsMessage
-  >
-  const { envelope, ...delivery } = toDelivery(received(), standard)
-  expect(readers.get('sqs')?.({ ...delivery, envelope, raw: undefined })).toEqual(delivery.raw)
-})
-
-test('header names are in lower case, and of names that differ only in case the last one wins', () => {
-  const text = (StringValue: string) => ({ DataType: 'String', StringValue })
-  const MessageAttributes = { 'Idempotency-Key': text('old'), 'idempotency-key': text('new') }
-  const { headers } = toDelivery(received({ MessageAttributes }), standard)
-  expect(headers).toEqual({ 'idempotency-key': 'new' })
 })
 
 test('an attribute named __proto__ is an ordinary header', () => {

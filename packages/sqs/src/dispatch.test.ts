@@ -117,26 +117,6 @@ test('receiving pauses while SQS leaves very many settlements without an answer'
   expect([kit.dispatcher.room, kit.dispatcher.inFlight]).toEqual([0, 73])
 })
 
-test('slots that become free in the same turn are filled by one call, oldest messages first', async () => {
-  const kit = setUp({ concurrency: 3 })
-  kit.dispatcher.take(kit.receive('a', 'b', 'c', 'd', 'e', 'f'))
-  expect(kit.batches).toEqual([3])
-  kit.settle('a')
-  kit.settle('b')
-  await kit.clock.advance(0)
-  expect([kit.batches, kit.run().slice(3)]).toEqual([
-    [3, 2],
-    ['d', 'e'],
-  ])
-})
-
-test('a batch guard has as many concurrent calls as slots', () => {
-  const options = { batch: { size: 2, lingerMs: 10 } }
-  const kit = setUp({ concurrency: 2, transaction: 'batch' }, options)
-  kit.dispatcher.take(kit.receive('a', 'b', 'c', 'd', 'e', 'f'))
-  expect(kit.batches).toEqual([2, 2])
-})
-
 test('a group occupies one slot until its last message has a result', async () => {
   const kit = setUp({ concurrency: 1 }, fifo)
   kit.dispatcher.take(kit.receive('a1', 'b1', 'a2'))
@@ -147,49 +127,6 @@ test('a group occupies one slot until its last message has a result', async () =
   kit.settle('a2')
   await kit.clock.advance(0)
   expect(kit.run()).toEqual(['a1', 'a2', 'b1'])
-})
-
-test('a call has at most one batch of messages, but a larger group is one call', async () => {
-  const options = { ...fifo, batch: { size: 4, lingerMs: 10 } }
-  const kit = setUp({ concurrency: 4, transaction: 'batch' }, options)
-  kit.dispatcher.take(kit.receive('a1', 'a2', 'b1', 'b2', 'c1', 'c2', 'c3', 'd1', 'd2'))
-  // Calls of four and of three messages, because five would be too many; the last two wait for more.
-  expect(kit.batches).toEqual([4, 3])
-  await kit.clock.advance(9)
-  expect(kit.batches).toEqual([4, 3])
-  await kit.clock.advance(1)
-  expect(kit.batches).toEqual([4, 3, 2])
-  kit.dispatcher.take(kit.receive('e1', 'e2', 'e3', 'e4', 'e5', 'e6'))
-  expect(kit.batches).toEqual([4, 3, 2, 6])
-  for (const name of kit.run()) kit.settle(name)
-  await kit.clock.advance(100)
-  kit.dispatcher.take(kit.receive('g1', 'g2', 'h1', 'h2'))
-  expect(kit.batches.slice(4)).toEqual([4])
-  // The next window is independent of an earlier one.
-  for (const name of kit.run()) kit.settle(name)
-  await kit.clock.advance(100)
-  kit.dispatcher.take(kit.receive('f1'))
-  await kit.clock.advance(9)
-  expect(kit.batches).toHaveLength(5)
-})
-
-test('messages that wait for the store pause for a second, and resume in queue order', async () => {
-  const kit = setUp({ concurrency: 4 }, fifo)
-  kit.dispatcher.take(kit.receive('a1', 'b1', 'a2'))
-  for (const name of ['b1', 'a2', 'a1']) {
-    kit.settle(name, kit.down())
-    await kit.clock.advance(10)
-  }
-  expect([kit.dispatcher.inFlight, kit.counts.settled]).toEqual([3, 3])
-  expect(kit.dispatcher.room).toBe(kit.dispatcher.capacity - 3)
-  expect(kit.dispatcher.resume('all')).toBe(false)
-  await kit.clock.advance(1_000)
-  expect(kit.dispatcher.resume('all')).toBe(true)
-  expect(kit.run().slice(3)).toEqual(['a1', 'a2', 'b1'])
-  // The earlier run may have started.
-  expect(kit.handed.slice(3).map(({ delivery }) => delivery.redelivered)).not.toContain(false)
-  expect(kit.dispatcher.inFlight).toBe(3)
-  expect(kit.dispatcher.resume('all')).toBe(false)
 })
 
 test('the group that has waited longest probes the store, without a pause', async () => {
@@ -229,15 +166,6 @@ test('a message that becomes visible within two seconds is left to its next rece
   expect(await waiting(28_000)).toEqual([false, 0])
 })
 
-test('waiting messages do not keep the process alive', async () => {
-  const kit = setUp()
-  kit.dispatcher.take(kit.receive('a'))
-  kit.clock.asked.length = 0
-  kit.settle('a', kit.down())
-  await kit.clock.advance(10)
-  expect(kit.clock.asked).toContainEqual({ delayMs: 1_000, keepAlive: false })
-})
-
 test('a clear returns messages that are unstarted or wait for the store, and no running ones', async () => {
   const kit = setUp({ concurrency: 2 })
   kit.dispatcher.take(kit.receive('a', 'b', 'c', 'd'))
@@ -265,34 +193,4 @@ test('a clear returns messages that are unstarted or wait for the store, and no 
   await kit.clock.advance(100)
   await ended
   expect(kit.dispatcher.inFlight).toBe(0)
-})
-
-test('after a stop no message is started, and none waits for the store', async () => {
-  const kit = setUp({ concurrency: 1 })
-  kit.dispatcher.take(kit.receive('a', 'b'))
-  kit.stop.abort()
-  expect(kit.hooks[0]?.stop?.aborted).toBe(true)
-  kit.settle('a', kit.down())
-  await kit.clock.advance(10)
-  expect([kit.run(), kit.dispatcher.inFlight]).toEqual([['a'], 1])
-  kit.abort.abort()
-  expect(kit.hooks[0]?.abort?.aborted).toBe(true)
-})
-
-test('messages that arrive after a stop are in hand until SQS has them back', async () => {
-  const kit = setUp()
-  const { promise, resolve } = Promise.withResolvers<unknown>()
-  kit.recording.answers.set('change', () => promise)
-  kit.dispatcher.refuse(kit.receive('a', 'b'))
-  await kit.clock.advance(10)
-  expect(kit.dispatcher.inFlight).toBe(2)
-  resolve({})
-  await kit.dispatcher.ended()
-  expect(kit.dispatcher.inFlight).toBe(0)
-  expect(kit.recording.changed()).toEqual([
-    [
-      ['h-a', 0],
-      ['h-b', 0],
-    ],
-  ])
 })

@@ -48,30 +48,6 @@ async function findings(
   return { problems, warnings: logged.map(({ fields }) => fields['finding'] ?? fields['fix']) }
 }
 
-// Red when each finding does not name its queue: a consumer of several could not tell them apart.
-test('a warning names the queue', async () => {
-  const { port, logged } = handMadeGuard()
-  const settings = resolveSettings({ queueUrl }, port.settings)
-  const api = { attributes: async () => plain, longestPollMs: () => undefined }
-  await examine({ api, settings, guard: port.settings, logger: port.logger })
-  expect(logged.map(({ fields }) => fields['queue'])).toEqual([queueUrl])
-})
-
-// Emulators answer no attributes.
-test.each([undefined, 'redrive', { queueUrl: deadUrl }] as const)(
-  'of attributes that are not told nothing is said: %j',
-  async (deadLetter) => {
-    expect(await findings({}, { deadLetter }, {})).toEqual({ problems: '', warnings: [] })
-  },
-)
-
-test.each(['{', 'null', '{}', '{"maxReceiveCount":"many"}'])(
-  'of a redrive policy that is %s nothing is said',
-  async (RedrivePolicy) => {
-    expect(await findings({ ...plain, RedrivePolicy })).toEqual({ problems: '', warnings: [] })
-  },
-)
-
 test('a queue with fitting settings gives no warning', async () => {
   expect(await findings(healthy)).toEqual({ problems: '', warnings: [] })
   const deadLetter = { queueUrl: deadUrl }

@@ -110,41 +110,6 @@ test('trap B2: a drain returns messages at once of a receive that was in flight 
   expect([handed, recording.named('receive').length]).toEqual([[], 2])
 })
 
-test('a drain aborts a receive that does not end within the drain time', async () => {
-  const { consumption, clock } = await setUp([])
-  await clock.advance(1_000)
-  const drained = consumption.drain()
-  await clock.advance(4_999)
-  expect(consumption.health().state).toBe('draining')
-  await clock.advance(1)
-  await drained
-  expect([consumption.health().state, clock.timers]).toEqual(['stopped', 0])
-})
-
-test('a drain returns a batch that is still filling', async () => {
-  const recording = new RecordingClient()
-  const made = handMadeGuard({ transaction: 'batch' })
-  recording.answers.set('receive', () => {
-    recording.answers.delete('receive')
-    return { Messages: [message('a'), message('b')] }
-  })
-  const batch = { size: 50, lingerMs: 60_000 }
-  const consumption = await consumeSqs(recording.client, made.guard, { queueUrl, batch })
-  await made.clock.advance(10)
-  expect(consumption.health().inFlight).toBe(2)
-  const drained = consumption.drain()
-  await made.clock.advance(20_000)
-  await drained
-  expect(recording.changed()).toEqual([
-    [
-      ['h-a', 0],
-      ['h-b', 0],
-    ],
-  ])
-  expect(made.batches).toEqual([])
-  expect(made.clock.timers).toBe(0)
-})
-
 test('aborting the signal drains, and all drains share one promise', async () => {
   const stop = new AbortController()
   const { consumption, clock, publishers } = await setUp([], {
@@ -160,10 +125,4 @@ test('aborting the signal drains, and all drains share one promise', async () =>
   await consumption[Symbol.asyncDispose]()
   expect(publishers.size).toBe(0)
   expect(clock.timers).toBe(0)
-})
-
-test('a signal that is already aborted starts nothing', async () => {
-  const { consumption, recording } = await setUp(['a'], { signal: AbortSignal.abort() })
-  await consumption.stopped
-  expect(recording.calls).toEqual([])
 })

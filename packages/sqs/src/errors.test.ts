@@ -7,11 +7,10 @@ import {
   SQSClient,
   type SQSClientConfig,
 } from '@aws-sdk/client-sqs'
-import { ConfigurationError } from '@onceward/core'
 import { CallTimeoutError } from '@onceward/core/adapter'
 import { refusedByBothAddresses } from '@onceward/testing/adapter'
 import { afterEach, describe, expect, test, vi } from 'vitest'
-import { BACKOFF, classifyError, queueMissing, regionMissing } from './errors.ts'
+import { classifyError, regionMissing } from './errors.ts'
 
 const named = (name: string): Error => Object.assign(new Error('text'), { name })
 const coded = (code: string): Error => Object.assign(new Error('text'), { code })
@@ -41,44 +40,6 @@ test.each([
   [{ name: 5 }, 'other'],
 ])('the error %s is classified as %s', (error, kind) => {
   expect(classifyError(error).kind).toBe(kind)
-})
-
-test('the text for logs and health is one line', () => {
-  expect(classifyError(new RequestThrottled(facts)).text).toBe('RequestThrottled: text')
-  expect(classifyError(new CallTimeoutError('SendMessage', 5)).text).toBe(
-    'TimeoutError: SendMessage got no answer within 5 ms',
-  )
-  expect(classifyError('a string').text).toBe('Error: a string')
-  expect(classifyError(new Error('two \r\n lines\n')).text).toBe('Error: two lines ')
-  expect(classifyError(undefined).text).toBe('Error: undefined')
-  expect(classifyError(null).text).toBe('Error: null')
-  const nameless = Object.assign(new Error('text'), { name: '', code: 'EPIPE' })
-  expect(classifyError(nameless)).toMatchObject({ kind: 'network', text: 'EPIPE: text' })
-})
-
-// An answer whose status cannot be read must not hide the error.
-test.each([undefined, null, 'text', { httpStatusCode: '503' }])(
-  '$metadata of %j says nothing',
-  ($metadata) => {
-    const error = Object.assign(new Error('text'), { $metadata })
-    expect(classifyError(error)).toEqual({ kind: 'other', text: 'Error: text' })
-  },
-)
-
-test.each(Object.entries(BACKOFF))('after %s a try follows within half a minute', (_, range) => {
-  expect(range.baseMs).toBeGreaterThanOrEqual(100)
-  expect(range.maxMs).toBeGreaterThan(range.baseMs)
-  expect(range.maxMs).toBeLessThanOrEqual(30_000)
-})
-
-test('a queue that is not there is named with its option', () => {
-  const error = queueMissing('deadLetter.queueUrl', 'https://sqs/1/dead')
-  expect(error).toBeInstanceOf(ConfigurationError)
-  expect(error.message).toContain('`deadLetter.queueUrl`, https://sqs/1/dead, does not exist')
-})
-
-test('every kind of error has its own pauses', () => {
-  expect(Object.keys(BACKOFF)).toHaveLength(8)
 })
 
 // Red when only the message of the error itself is told, which is empty: health() then says `AggregateError: `.

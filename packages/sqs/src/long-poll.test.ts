@@ -20,22 +20,3 @@ test.each([
     expect(kit.receives).toHaveLength(2)
   },
 )
-
-// Red when the limit of the client is left out of the wait, or of the decision whether a receive was long.
-test.each([
-  [4_000, 4_000, 4_000, false],
-  [4_000, 4_000, 1_999, true],
-  [30_000, 20_000, 20_000, false],
-  [0, 0, 0, true],
-])(
-  'with a client that waits for %i ms, a receive waits for %i ms; empty after %i ms, a pause follows: %s',
-  async (longestPollMs, waitMs, elapsedMs, isPause) => {
-    const kit = receiving({ longPollMs: 20_000 })
-    kit.world.longestPollMs = longestPollMs
-    await kit.started()
-    expect(kit.receives).toMatchObject([{ waitMs }])
-    await kit.clock.advance(elapsedMs)
-    await answer(kit)
-    expect([kit.receives.length, kit.clock.timers]).toEqual(isPause ? [1, 1] : [2, 0])
-  },
-)

@@ -4,7 +4,6 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { json } from 'node:stream/consumers'
 import { ConfigurationError } from '@onceward/core'
-import { handMadeGuard } from '@onceward/testing/adapter'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { toDelivery } from './delivery.ts'
 import { message } from './fixtures/recording-client.ts'
@@ -82,25 +81,9 @@ describe('the address of a queue', () => {
     expect(() => operated(url)).toThrow(/Expected the URL of a queue, such as https/)
   })
 
-  test('may be as short as one letter', async () => {
-    await using broker = operated('http://localhost:4566/q')
-    expect(broker.place).toBe('localhost:4566')
-  })
-
   test('without a region owns what came from any', async () => {
     await using broker = operated('http://localhost:4566/000000000000/orders')
     expect(broker.owns({ broker: 'sqs', queue: aws })).toBe(true)
-  })
-
-  test('with another parameter is refused', () => {
-    expect(() => operated(aws, 'dead_letter=redrive')).toThrow(
-      /no parameter `dead_letter`\. Expected one of dead-letter, region/,
-    )
-  })
-
-  test('is shown as its host', async () => {
-    await using broker = operated()
-    expect(broker.place).toBe('sqs.eu-central-1.amazonaws.com')
   })
 
   // Red when the host decides: the queue of a VPC endpoint, or of an emulator, would own no dead letter.
@@ -185,24 +168,6 @@ describe('a queue is ready', () => {
   })
 })
 
-test('a server that fails is asked once more', async () => {
-  answers.set('GetQueueAttributes', 'InternalFailure')
-  await using broker = operated()
-  await expect(broker.ready({ broker: 'sqs', queue: aws })).rejects.toThrow()
-  expect(asked).toHaveLength(2)
-})
-
-// Red when the SDK waits without a limit: the call is given up without its second attempt.
-test('a server that is silent is asked once more', async () => {
-  answers.set('GetQueueAttributes', SILENCE)
-  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
-  await using broker = operated()
-  const ready = broker.ready({ broker: 'sqs', queue: aws })
-  while (asked.length === 0) await new Promise((resolve) => setImmediate(resolve))
-  await vi.advanceTimersByTimeAsync(6_000)
-  await ready
-})
-
 describe('a stored message', () => {
   const sentTo = async (url: string, ...of: Parameters<typeof message>) => {
     await using broker = operated(url)
@@ -253,44 +218,5 @@ describe('a stored message', () => {
     await expect(sending).rejects.toThrow(isCertain ? /^The broker refused the message/ : /no/)
     const error = await sending.catch((thrown: unknown) => thrown)
     expect(error instanceof ConfigurationError).toBe(isCertain)
-  })
-})
-
-describe('an inspection', () => {
-  const { settings } = handMadeGuard().port
-
-  test.each([
-    ['', 1],
-    ['dead-letter=redrive', 1],
-    [`dead-letter=${encodeURIComponent(`${aws}-dead`)}`, 2],
-  ])('with %j asks the queues of the address: %i', async (params, queues) => {
-    const RedrivePolicy = JSON.stringify({ maxReceiveCount: 99 })
-    answers.set('GetQueueAttributes', { Attributes: { RedrivePolicy } })
-    await using broker = operated(aws, params)
-    expect(await broker.inspect(settings)).toEqual({ problems: [], warnings: [] })
-    expect(asked.map(({ input }) => input['QueueUrl'])).toEqual(
-      [aws, `${aws}-dead`].slice(0, queues),
-    )
-  })
-
-  // Red when the timeouts of the operator's own client are taken for those of the consumer.
-  test('finds what does not fit, and nothing of its own client', async () => {
-    answers.set('GetQueueAttributes', { Attributes: { VisibilityTimeout: '1' } })
-    await using broker = operated(aws, 'dead-letter=redrive')
-    const { problems, warnings } = await broker.inspect(settings)
-    expect(problems).toEqual([expect.stringMatching(/no RedrivePolicy/)])
-    expect(warnings).toEqual([expect.stringMatching(/VisibilityTimeout/)])
-  })
-})
-
-test('the client of an operator is gone with it', async () => {
-  const broker = operated()
-  await broker.ready({ broker: 'sqs', queue: aws })
-  await broker[Symbol.asyncDispose]()
-  await vi.waitFor(async () => {
-    const [count] = await new Promise<[number]>((resolve) =>
-      server.getConnections((_error, open) => resolve([open])),
-    )
-    expect(count).toBe(0)
   })
 })

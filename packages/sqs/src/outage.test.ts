@@ -78,68 +78,6 @@ test('a store outage of one minute costs a message at most three receives', asyn
   expect(Math.max(...receives.map((entry) => entry.receives))).toBeLessThanOrEqual(3)
 })
 
-test('messages in hand during a store outage run again as soon as the store is back', async () => {
-  const kit = await setUp(['a', 'b', 'c'])
-  kit.store.isDown = true
-  await kit.start()
-  await kit.clock.advance(1_500)
-  const hidden = kit.recording
-    .changed()
-    .flat()
-    .map(([, seconds]) => seconds)
-  for (const seconds of hidden) {
-    expect(seconds).toBeGreaterThanOrEqual(30)
-    expect(seconds).toBeLessThanOrEqual(120)
-  }
-  kit.store.isDown = false
-  await kit.clock.advance(5_000)
-  expect(kit.recording.deleted().flat().sort()).toEqual(['h-a', 'h-b', 'h-c'])
-})
-
-test('one message at a time probes a store that is down', async () => {
-  const kit = await setUp(['a', 'b', 'c', 'd'])
-  kit.store.isDown = true
-  await kit.start()
-  await kit.clock.advance(0)
-  const before = kit.handed.length
-  await kit.clock.advance(20_000)
-  const asked = kit.handed.length - before
-  expect(asked).toBeGreaterThan(3)
-  expect(asked).toBeLessThan(25)
-  expect(kit.batches.slice(1).every((size) => size === 1)).toBe(true)
-})
-
-test('messages of a receive from before the outage are hidden, and do not probe the store', async () => {
-  const kit = await setUp([])
-  const consumption = await kit.start()
-  await kit.clock.advance(1_000)
-  const retryAt = (kit.clock.nowMs + 60_000) as never
-  kit.state.availability = { kind: 'down', retryAt, error: new Error('store') }
-  kit.queue.push({ message: message('late'), visibleAtMs: 0, receives: 0 })
-  await kit.clock.advance(1_000)
-  expect(kit.handed).toEqual([])
-  expect(kit.recording.changed()).toEqual([[['h-late', 75]]])
-  expect(consumption.health()).toMatchObject({ state: 'paused', inFlight: 1 })
-  kit.state.availability = { kind: 'available' }
-  await kit.clock.advance(2_000)
-  expect(kit.recording.deleted()).toEqual([['h-late']])
-})
-
-// Red when a probe waits for the long polls that are under way: the message would wait for twenty seconds.
-test('a message that waits for the store probes it while an older long poll is still open', async () => {
-  const kit = await setUp(['before'], 20)
-  await kit.start()
-  await kit.clock.advance(100)
-  expect(kit.recording.named('receive')).toHaveLength(3)
-  kit.store.isDown = true
-  kit.queue.push({ message: message('a'), visibleAtMs: 0, receives: 0 })
-  await kit.clock.advance(600)
-  expect(kit.handed).toHaveLength(2)
-  kit.store.isDown = false
-  await kit.clock.advance(2_500)
-  expect(kit.recording.deleted().flat()).toEqual(['h-before', 'h-a'])
-})
-
 // Red when the pause of a message is compared with the clock: nothing else wakes up a full consumer.
 test('a timer that fires a fraction early leaves no message waiting', async () => {
   const kit = await setUp(Array.from({ length: 30 }, (_, index) => String(index)))
@@ -177,36 +115,4 @@ test('a message that waited for the store stays hidden while its handler runs', 
   kit.handed[1]?.settle({ kind: 'ack', by: 'processed' })
   await kit.clock.advance(100)
   expect(kit.recording.deleted()).toEqual([['h-a']])
-})
-
-// Red when an abandoned message keeps the visibility of the outage: it would return minutes later.
-test('a message that is abandoned after an outage returns after its ordinary visibility timeout', async () => {
-  const kit = await setUp(['a'])
-  const decide = kit.state.decide
-  kit.store.isDown = true
-  await kit.start()
-  await kit.clock.advance(500)
-  expect(kit.recording.changed()).toEqual([[['h-a', 75]]])
-  kit.store.isDown = false
-  kit.state.decide = () => {
-    kit.state.decide = decide
-    kit.state.availability = { kind: 'available' }
-    return { kind: 'abandon', reason: 'commit-unknown' }
-  }
-  await kit.clock.advance(2_000)
-  expect(kit.recording.changed().at(-1)).toEqual([['h-a', 33]])
-  await kit.clock.advance(34_000)
-  expect(kit.recording.deleted()).toEqual([['h-a']])
-})
-
-test('a drain returns messages that wait for the store', async () => {
-  const kit = await setUp(['a'])
-  kit.store.isDown = true
-  const consumption = await kit.start()
-  await kit.clock.advance(500)
-  const drained = consumption.drain()
-  await kit.clock.advance(100)
-  await drained
-  expect(kit.recording.changed().at(-1)).toEqual([['h-a', 0]])
-  expect(consumption.health()).toMatchObject({ state: 'stopped', inFlight: 0 })
 })

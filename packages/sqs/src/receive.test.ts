@@ -25,32 +25,6 @@ test('receiving starts with one receive, and adds one after each non-empty recei
   expect(asked(kit).slice(6)).toEqual([10])
 })
 
-test('at most ten receives are in flight', async () => {
-  const kit = receiving({ batch: { size: 100 } })
-  Object.assign(kit.world, { room: 1_000, capacity: 1_000 })
-  await kit.started()
-  for (let round = 0; round < 30; round += 1) await answer(kit, 'a1')
-  expect(kit.receives).toHaveLength(30 + 10)
-})
-
-test('small receives are not more numerous than receives of ten would be', async () => {
-  const kit = receiving({ batch: { size: 5 } })
-  Object.assign(kit.world, { room: 25, capacity: 25 })
-  await kit.started()
-  for (let round = 0; round < 10; round += 1) await answer(kit, 'a1')
-  expect(asked(kit)).toEqual(Array.from({ length: 10 + 3 }, () => 5))
-})
-
-test('a receive that would bring too few messages is not made', async () => {
-  const kit = receiving()
-  Object.assign(kit.world, { room: 4, worthwhile: 5 })
-  await kit.started()
-  expect(kit.receives).toEqual([])
-  kit.world.room = 5
-  kit.receiver.pump()
-  expect(asked(kit)).toEqual([5])
-})
-
 test('nothing is received before the queue is checked', async () => {
   const kit = receiving()
   const checked = Promise.withResolvers<void>()
@@ -103,39 +77,6 @@ test('after an outage the first receive does not long-poll, and the next one fol
   await answer(kit)
   expect(kit.receiver.lastProgressAt).toEqual(new Date(kit.clock.nowMs))
   expect([kit.receiver.outage, kit.receives.length]).toEqual([undefined, 3])
-})
-
-// Red when each receive counts: several that fail at once would make the pauses long.
-test('receives that fail together count as one failure', async () => {
-  const pauseAfter = async (together: number): Promise<number> => {
-    const kit = receiving({ batch: { size: 100 } })
-    Object.assign(kit.world, { room: 100, capacity: 100 })
-    await kit.started()
-    await answer(kit, 'a1')
-    for (const receive of kit.receives.slice(1, 1 + together)) receive.fail(reset)
-    await kit.clock.advance(0)
-    kit.receives[2]?.fail(new Error('another'))
-    await kit.clock.advance(0)
-    expect(kit.receiver.outage?.reason).toBe('Error: read ECONNRESET')
-    expect(kit.clock.timers).toBe(1)
-    await kit.clock.advance(100)
-    kit.receives.at(-1)?.fail(reset)
-    const { length } = kit.receives
-    const beforeMs = kit.clock.nowMs
-    while (kit.receives.length === length) await kit.clock.advance(1)
-    return kit.clock.nowMs - beforeMs
-  }
-  expect([await pauseAfter(1), await pauseAfter(2)]).toEqual([150, 150])
-})
-
-test('receives that are empty together cause one pause', async () => {
-  const kit = receiving({ batch: { size: 100 } })
-  Object.assign(kit.world, { room: 100, capacity: 100 })
-  await kit.started()
-  await answer(kit, 'a1')
-  for (const receive of kit.receives) receive.answer()
-  await kit.clock.advance(0)
-  expect(kit.clock.timers).toBe(1)
 })
 
 test('a store that is down is checked every second, and probed when its retry time has come', async () => {
@@ -218,15 +159,6 @@ test.each([
   const before = kit.told.length
   await answer(kit, 'a1', 'b1')
   expect(kit.told.slice(before)).toEqual(['take ', 'park a1 b1'])
-})
-
-test('an older receive that is empty does not probe the store', async () => {
-  const kit = await receiving().started()
-  await kit.clock.advance(20_000)
-  kit.down(0)
-  await answer(kit)
-  expect(kit.told).toEqual(['take ', 'park ', 'ask'])
-  expect(asked(kit)).toEqual([10, 1])
 })
 
 test('trap B2: a stop lets receives in flight end, returns their messages, and leaves no timer', async () => {

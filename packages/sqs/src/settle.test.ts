@@ -6,7 +6,7 @@ import type { Entry, EntryAnswer } from './clients/batch-requests.ts'
 import { type Received, toDelivery } from './delivery.ts'
 import { message } from './fixtures/recording-client.ts'
 import { resolveSettings } from './options.ts'
-import { createSettleContext, giveBack, type SettleContext, settle } from './settle.ts'
+import { createSettleContext, type SettleContext, settle } from './settle.ts'
 
 const queueUrl = 'http://127.0.0.1/000000000000/orders'
 /** When the visibility timeout of the message ends. */
@@ -73,16 +73,6 @@ test.each<[Settlement, string, number]>([
     ])
   },
 )
-
-test('a settled message is deleted, or hidden until its retry time', async () => {
-  const kit = setUp()
-  expect(await settle(kit.context, received(), ack)).toBeUndefined()
-  expect(await giveBack(kit.context, received())).toBeUndefined()
-  const later = { kind: 'defer', reason: 'failed', until: (NOW_MS + 9_000) as never } as const
-  expect(await settle(kit.context, received(), later)).toBe(NOW_MS + 10_000)
-  expect(kit.context.counts.settleFailures).toBe(0)
-  expect(kit.logged).toEqual([])
-})
 
 // The guard tells a time of day, which may be set back or forward; SQS is told seconds.
 test('a message is hidden from the time of day on, and its end is on the monotonic clock', async () => {

@@ -53,12 +53,6 @@ test('a message that arrived just before a renewal is renewed with the next one'
   await Promise.all(done)
 })
 
-test('renewals alone do not keep the process alive', async () => {
-  const { handle, clock } = setUp()
-  void handle([message('a')])
-  expect(clock.asked).toEqual([{ delayMs: 10_000, keepAlive: false }])
-})
-
 // Red when the renewals are not counted: a delete that fails once would be given up at once.
 test('a settlement may take as much longer as the renewals have extended the visibility', async () => {
   const { handle, clock, handed, recording } = setUp()
@@ -126,18 +120,6 @@ test('a message whose receipt is refused is not renewed any more, and the others
   for (const { settle } of handed) settle({ kind: 'ack', by: 'processed' })
   await clock.advance(100)
   await done
-})
-
-test('renewals end at the limit of twelve hours', async () => {
-  const { handle, clock, recording, logged } = setUp(5 * HOUR_MS)
-  void handle([message('a')])
-  await clock.advance(13 * HOUR_MS)
-  // Every ten seconds, and never later than one second before the end.
-  const wanted = Array.from({ length: 4_319 }, (_, index) =>
-    Math.min(5 * 3_600, 43_199 - (index + 1) * 10),
-  )
-  expect(recording.changed()).toEqual(wanted.map((seconds) => [['h-a', seconds]]))
-  expect(logged.at(-1)?.fields).toMatchObject({ why: 'twelve hours' })
 })
 
 test.each([

@@ -58,21 +58,6 @@ test('what is handed over after a drain is given back', async () => {
   expect(kit.recording.changed()).toEqual([[['h-late', 0]]])
 })
 
-// Red when only a settlement counts: metrics have no idle time of a wrap whose first handlers hang.
-test('messages that come are progress', async () => {
-  const kit = setUp()
-  const { consumption } = kit.handle
-  const done = kit.handle([message('a')])
-  await kit.clock.advance(0)
-  expect(consumption.health()).toMatchObject({
-    inFlight: 1,
-    lastProgressAt: new Date(kit.clock.nowMs),
-  })
-  kit.handed[0]?.settle({ kind: 'ack', by: 'processed' })
-  await kit.clock.advance(100)
-  await done
-})
-
 test("a wrap publishes dead letters for the guard's poller until it is drained", async () => {
   const { guard, publishers } = handMadeGuard()
   const deadLetter = { queueUrl: `${queueUrl}-dead` }
@@ -80,19 +65,6 @@ test("a wrap publishes dead letters for the guard's poller until it is drained",
   expect([...publishers.keys()]).toEqual([queueUrl])
   await handle.consumption.drain()
   expect([...publishers.keys()]).toEqual([])
-})
-
-test('a message that comes, and one that is settled, is progress of a wrap', async () => {
-  const kit = setUp()
-  const done = kit.handle([message('a')])
-  const came = new Date(kit.clock.nowMs)
-  expect(kit.handle.consumption.health().lastProgressAt).toEqual(came)
-  await kit.clock.advance(1_000)
-  expect(kit.handle.consumption.health().lastProgressAt).toEqual(came)
-  kit.handed[0]?.settle({ kind: 'ack', by: 'processed' })
-  await kit.clock.advance(20)
-  await done
-  expect(kit.handle.consumption.health().lastProgressAt).toEqual(new Date(kit.clock.nowMs))
 })
 
 test('the answer of a wrap comes when SQS has the settlement', async () => {

@@ -54,12 +54,6 @@ test.each(defers)(
   },
 )
 
-test('the jitter of a long wait is a few seconds', async () => {
-  const kit = setUp()
-  await settled(kit, { kind: 'defer', reason: 'failed', until: kit.until(600_000) })
-  expect(kit.recording.changed()).toEqual([[['h-a', 603]]])
-})
-
 test('a deferral into the past hides the message for one second, never for none', async () => {
   const kit = setUp()
   await settled(kit, { kind: 'defer', reason: 'not-due', until: kit.until(-FAR_MS) })
@@ -92,12 +86,6 @@ test('acceptance A13: a deferral beyond twelve hours is shortened to the limit o
   expect(kit.recording.changed().at(-1)).toEqual([['h-a', 43_200 - 9 - 1]])
 })
 
-test('a store outage hides a message for more than half a minute', async () => {
-  const kit = setUp()
-  await settled(kit, { kind: 'defer', reason: 'store-down', until: kit.until(500) })
-  expect(kit.recording.changed()).toEqual([[['h-a', 75]]])
-})
-
 test('a dead letter is sent with its reason before the original is deleted', async () => {
   const kit = setUp()
   await settled(kit, { kind: 'dead-letter', reason: 'fatal' })
@@ -111,13 +99,6 @@ test('a dead letter is sent with its reason before the original is deleted', asy
       'x-onceward-error': { DataType: 'String', StringValue: 'no such order' },
     },
   })
-})
-
-test('a message whose dead letter is already published is only deleted', async () => {
-  const kit = setUp()
-  kit.state.publish = 'already'
-  await settled(kit, { kind: 'dead-letter', reason: 'fatal' })
-  expect(kit.recording.calls.map(({ name }) => name)).toEqual(['delete'])
 })
 
 test('a message whose dead letter cannot be published now comes back', async () => {
@@ -272,13 +253,6 @@ test('a single message, as sqs-consumer hands it to `handleMessage`, is a config
   expect(kit.handed).toEqual([])
 })
 
-test('an empty receive is answered with an empty list', async () => {
-  const kit = setUp()
-  expect(await kit.handle(undefined)).toEqual([])
-  expect(await kit.handle([])).toEqual([])
-  expect(kit.batches).toEqual([])
-})
-
 test("dead letters are published for the guard's poller", async () => {
   const kit = setUp()
   expect([...kit.publishers.keys()]).toEqual([queueUrl])
@@ -291,9 +265,4 @@ test("'redrive' on a FIFO queue gives a warning at the start, once", async () =>
     { level: 'warn', fields: { finding: expect.stringContaining('holds the later') } },
   ])
   expect(setUp({ deadLetter: 'redrive' }).logged).toEqual([])
-})
-
-test('a single message, as `handleMessage` of sqs-consumer gives it, is refused', async () => {
-  const { handle } = setUp()
-  await expect(handle(message('a') as never)).rejects.toThrow(/wrap as `handleMessageBatch`/)
 })

@@ -1,7 +1,6 @@
-import { getEventListeners } from 'node:events'
 import { inspect } from 'node:util'
-import { Clock, turn } from '@onceward/testing/adapter'
-import { describe, expect, test, vi } from 'vitest'
+import { Clock } from '@onceward/testing/adapter'
+import { describe, expect, test } from 'vitest'
 import type { RefusedEntry, SqsApi } from '../client.ts'
 import { classifyError } from '../errors.ts'
 import { RecordingClient } from '../fixtures/recording-client.ts'
@@ -34,29 +33,6 @@ function setUp(end: (typeof ENDS)[number]) {
   }
   return { clock, stop, signals, api: createSqsApi(client as never, queueUrl, clock.runtime) }
 }
-
-// Red when the listener of a call stays on the signal of the consumer: Node warns of a leak at the eleventh receive.
-test.each(
-  Object.keys(CALLS).flatMap((call) =>
-    ENDS.filter((end) => end !== 'stop' || call === 'receive').map((end) => ({ call, end })),
-  ),
-)('$call that ends by $end leaves no listener and no timer', async ({ call, end }) => {
-  const { clock, stop, signals, api } = setUp(end)
-  for (let round = 0; round < 3; round++) {
-    const calling = CALLS[call]!(api, stop.signal).then(
-      () => 'answered',
-      () => 'failed',
-    )
-    await clock.advance(0)
-    if (end === 'limit') await clock.advance(30_000)
-    if (end === 'stop') stop.abort(new Error('draining'))
-    expect(await calling).toBe(end === 'answer' ? 'answered' : 'failed')
-    expect(getEventListeners(stop.signal, 'abort')).toEqual([])
-    expect(clock.timers).toBe(0)
-    const isAborted = end === 'limit' || end === 'stop'
-    expect(signals.at(-1)?.aborted).toBe(isAborted)
-  }
-})
 
 test('a receive that is stopped before it begins ends at once, with the reason of the stop', async () => {
   const { stop, api } = setUp('limit')
@@ -120,14 +96,6 @@ describe.each(['delete', 'change'] as const)('the answer to a %s', (name) => {
       ...[notNamed(0), notNamed(2)],
     ])
   })
-
-  test('that both takes and refuses an entry has refused it', async () => {
-    const Failed = [{ Id: '1', SenderFault: true, Code: 'ReceiptHandleIsInvalid' }]
-    const Successful = ['0', '1', '2'].map((Id) => ({ Id }))
-    expect(await refusedBy({ Failed, Successful })).toEqual([
-      { index: 1, senderFault: true, code: 'ReceiptHandleIsInvalid' },
-    ])
-  })
 })
 
 test('a batch request has each handle with its time', async () => {
@@ -187,56 +155,12 @@ test('each call says all that SQS must know', async () => {
   ])
 })
 
-test.each([
-  ['nothing at all', undefined],
-  ['nothing of interest', {}],
-])('a client that answers %s has refused nothing and brought nothing', async (_what, answer) => {
-  const client = { send: async () => answer } as never
-  const api = createSqsApi(client, queueUrl, new Clock().runtime)
-  const { signal } = new AbortController()
-  const { send, ...others } = CALLS
-  const answers = Object.values(others).map((call) => call(api, signal))
-  expect(await Promise.all(answers)).toEqual([[], [], [], {}])
-  await expect(send!(api, signal)).rejects.toThrow('without a MessageId')
-})
-
-test('a change of visibility may have less time than other calls', async () => {
-  const { clock, api, signals } = setUp('limit')
-  const changing = api.changeVisibility([{ handle: 'h-1', seconds: 1 }], 400)
-  const ended = expect(changing).rejects.toThrow(/ChangeMessageVisibilityBatch.*400/)
-  await clock.advance(399)
-  expect(signals.at(-1)?.aborted).toBe(false)
-  await clock.advance(1)
-  await ended
-})
-
 test('an unfit client is refused, and a client of version 3 is not', () => {
   const { client } = new RecordingClient()
   expect(() => refuseOtherSqsClient('wrapSqs', client)).not.toThrow()
   expect(() => refuseOtherSqsClient('wrapSqs', { receiveMessage: () => undefined })).toThrow(
     /wrapSqs to get a client of @aws-sdk\/client-sqs/,
   )
-})
-
-test("the client's own limit of an answer is told", () => {
-  const httpHandlerConfigs = () => ({ socketTimeout: 5_000 })
-  const client = { config: { requestHandler: { httpHandlerConfigs } } } as never
-  expect(createSqsApi(client, queueUrl, new Clock().runtime).longestPollMs()).toBe(4_000)
-})
-
-// Red when nobody takes the rejection of the time limit: Node would end the process.
-test('a call that is stopped before it begins, and whose client throws, rejects nothing besides', async () => {
-  const unhandled = vi.fn()
-  process.on('unhandledRejection', unhandled)
-  try {
-    const { stop, api } = setUp('exception')
-    stop.abort(new Error('draining'))
-    await expect(CALLS['receive']!(api, stop.signal)).rejects.toThrow('no credentials')
-    await turn()
-    expect(unhandled).not.toHaveBeenCalled()
-  } finally {
-    process.off('unhandledRejection', unhandled)
-  }
 })
 
 // Red when the text of SQS is told as it is: the session token is in the logs, and on the page of the health check.

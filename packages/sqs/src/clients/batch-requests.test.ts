@@ -84,14 +84,6 @@ test('entries that go last first are sent in full requests, one after the other'
   expect(answered).toEqual(Array(23).fill(settled))
 })
 
-// Red when SQS is asked for nothing, which it refuses.
-test('twenty entries that go last first are two requests', async () => {
-  const { add, clock, requests } = setUp({ lastFirst: true })
-  for (let entry = 1; entry <= 20; entry += 1) add(entry)
-  await clock.advance(5)
-  expect(requests.map((request) => request.handles)).toEqual([handles(20, 11), handles(10, 1)])
-})
-
 test('only the entries that SQS refused by its own fault are sent again', async () => {
   const { add, answered, clock, requests } = setUp({}, [refused(2), refused(0, true)])
   for (const entry of [1, 2, 3]) add(entry)
@@ -103,15 +95,6 @@ test('only the entries that SQS refused by its own fault are sent again', async 
   expect(requests.slice(1)).toEqual([{ atMs: 155, handles: ['h-3'] }])
   expect(answered.slice(2)).toEqual([settled])
   expect(clock.timers).toBe(0)
-})
-
-test('a refused entry is sent four times, with longer pauses, and then told', async () => {
-  const again = [refused(0)]
-  const { add, answered, clock, requests } = setUp({}, again, again, again, again, again)
-  add(1)
-  await clock.advance(60_000)
-  expect(requests.map(({ atMs }) => atMs)).toEqual([5, 155, 455, 1_055])
-  expect(answered).toEqual([{ kind: 'refused', code: 'refused-0' }])
 })
 
 // Red when a message that another consumer may have by now is deleted, or hidden from it.
