@@ -8,7 +8,6 @@ import type { DeadLetterRow } from './statements/dead-letters.ts'
 
 const PAGE = 50
 const idOf = (index: number): string => `${ID.slice(0, -3)}${String(index).padStart(3, '0')}`
-const NO_FILTER = [null, null, null, null, null]
 
 /** Dead letters of these numbers, as a page of the list tells them. */
 const page = (from: number, to: number): unknown[] =>
@@ -25,32 +24,6 @@ async function listed(answers: readonly unknown[][], filter?: DeadLetterFilter) 
 }
 
 describe('the list', () => {
-  it('reads the page that follows the last dead letter, until one is not full', async () => {
-    const { asked, ids } = await listed([page(0, 50), page(50, 100), page(100, 107)])
-    expect(ids).toEqual(Array.from({ length: 107 }, (_, index) => idOf(index)))
-    expect(asked).toEqual([
-      [...NO_FILTER, null, null, '50'],
-      [...NO_FILTER, `at ${idOf(49)}`, idOf(49), '50'],
-      [...NO_FILTER, `at ${idOf(99)}`, idOf(99), '50'],
-    ])
-  })
-
-  it('ends behind a full page where none follows', async () => {
-    const { asked, ids } = await listed([page(0, PAGE), []])
-    expect([ids.length, asked.length]).toEqual([PAGE, 2])
-  })
-
-  it.each<[number, readonly string[]]>([
-    [0, []],
-    [7, ['7']],
-    [50, ['50']],
-    [60, ['50', '10']],
-  ])('of at most %d asks for no more', async (limit, sizes) => {
-    const { asked, ids } = await listed([page(0, Math.min(limit, 50)), page(50, limit)], { limit })
-    expect(asked.map((values) => values?.at(-1))).toEqual(sizes)
-    expect(ids).toHaveLength(limit)
-  })
-
   // Red when it goes on as a list of no filter: dead letters of other consumers would be in it.
   it('asks each page with the whole filter', async () => {
     const [since, until] = [new Date(0), new Date(1_000)]
@@ -155,56 +128,6 @@ it.each([['a\0b'], [''], [42], [null]])('refuse %j for the name of the operator'
   const make = () => deadLetters(scriptedPool({}), { by: by as string })
   expect(make).toThrow(ConfigurationError)
   expect(make).toThrow(/`by` of deadLetters to be the name of an operator.*Leave it out/)
-})
-
-describe('what a target selects', () => {
-  const selected = async (act: (letters: ReturnType<typeof deadLetters>) => Promise<unknown>) => {
-    const pool = scriptedPool({ listIds: [[ID]], replayEvents: [[ID]], discardEvents: [[ID]] })
-    expect(await act(deadLetters(pool, { by: 'alice' }))).toEqual({ done: [ID], untouched: [] })
-    return pool.transactions
-  }
-
-  it('is read at once, and then changed', async () => {
-    const transactions = await selected((letters) => letters.replay({ all: true, limit: 0 }))
-    expect(transactions).toEqual([
-      [['listIds', ...NO_FILTER, null, null, '0'], ['commit']],
-      [['boundOperator'], ['replayEvents', `{${ID}}`, 'alice'], ['commit']],
-    ])
-  })
-
-  it('has no limit but its own', async () => {
-    const [listing] = await selected((letters) =>
-      letters.discard({ consumer: 'billing' }, 'a test'),
-    )
-    const values = ['billing', null, null, null, null]
-    expect(listing).toEqual([['listIds', ...values, null, null, null], ['commit']])
-  })
-
-  it('is not asked for if it is one id', async () => {
-    const [first] = await selected((letters) => letters.discard(ID, 'a test'))
-    expect(first?.[1]).toEqual(['discardEvents', `{${ID}}`, 'alice', 'a test'])
-  })
-})
-
-test('a requeue sends one by one, and tells what it left', async () => {
-  const untouched = idOf(1)
-  const pool = scriptedPool({
-    listIds: [[ID, untouched]],
-    freeEvent: [[ID]],
-    readEvent: [[deadLetterRow()], [deadLetterRow()], []],
-  })
-  const sent: unknown[] = []
-  const sender = {
-    ...{ owns: () => true, ready: async () => undefined },
-    send: async (message: unknown) => void sent.push(message),
-  }
-  expect(await deadLetters(pool, { by: 'alice' }).requeue({ all: true }, sender)).toEqual({
-    done: [ID],
-    untouched: [{ id: untouched, why: 'unknown' }],
-  })
-  expect(sent).toEqual([delivery])
-  const confirmed = pool.transactions.flat().find(([name]) => name === 'confirmEvent')
-  expect(confirmed?.[3]).toBe('alice')
 })
 
 test('a requeue checks its target before it connects', async () => {

@@ -1,4 +1,3 @@
-import { EventEmitter } from 'node:events'
 import { StoreUnavailableError } from '@onceward/core'
 import { expect, test, vi } from 'vitest'
 import { inTransaction, type PoolClientLike } from './client.ts'
@@ -56,51 +55,6 @@ test('an outage is typed, and any other error is as it was thrown', async () => 
   })
   await expect(failing(outage)).rejects.toBeInstanceOf(StoreUnavailableError)
   await expect(failing(defect)).rejects.toBe(defect)
-})
-
-/** A pool that lends connections with these statuses, and then free ones. */
-function poolOf(...statuses: readonly string[]) {
-  const left = [...statuses]
-  const release = vi.fn<PoolClientLike['release']>()
-  const connect = vi.fn(async (): Promise<PoolClientLike> => {
-    const status = left.shift() ?? 'I'
-    const query = async () => ({ rows: [], rowCount: 0 })
-    return { query, release, getTransactionStatus: () => status } as PoolClientLike
-  })
-  return { connect, release }
-}
-
-// Red when the COMMIT of onceward commits half of what other code has begun.
-test('connections inside of a transaction of other code are closed', async () => {
-  const { connect, release } = poolOf(...Array<string>(23).fill('T'), 'E')
-  expect(await inTransaction({ connect }, async () => 'done')).toBe('done')
-  expect(release.mock.calls.flat()).toEqual([...Array(24).fill(true), false])
-})
-
-test('a pool that has no other connections is given up', async () => {
-  const { connect, release } = poolOf(...Array<string>(26).fill('T'))
-  const asking = inTransaction({ connect }, async () => 'done')
-  await expect(asking).rejects.toThrow(StoreUnavailableError)
-  await expect(asking).rejects.toThrow('end it in the code that begins it')
-  expect(release.mock.calls.flat()).toEqual(Array(25).fill(true))
-})
-
-test('a server that cannot be reached is an outage', async () => {
-  const cause = Object.assign(new Error('refused'), { code: 'ECONNREFUSED' })
-  const asking = inTransaction({ connect: () => Promise.reject(cause) }, async () => 'done')
-  await expect(asking).rejects.toThrow(StoreUnavailableError)
-  await expect(asking).rejects.toMatchObject({
-    ...{ cause, message: expect.stringContaining('connecting') },
-  })
-})
-
-// Red when a restart of the server ends the process of the operator: pg tells of it by an event.
-test('a connection that is lost between two statements does not end the process', async () => {
-  const { connect } = poolOf()
-  const client = Object.assign(new EventEmitter(), await connect())
-  const pool = Object.assign(new EventEmitter(), { connect: async () => client })
-  await inTransaction(pool, async () => client.emit('error', new Error('read ECONNRESET')))
-  expect([client.listenerCount('error'), pool.listenerCount('error')]).toEqual([0, 1])
 })
 
 test('a transaction that lost a race runs again', async () => {

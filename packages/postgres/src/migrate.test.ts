@@ -5,7 +5,6 @@ import { SCHEMA_VERSION } from './inbox/schema-version.ts'
 import { type MigrateOptions, migrate, migrationSql } from './migrate.ts'
 import { MIGRATIONS } from './sql/index.ts'
 
-const NAMES = MIGRATIONS.map(({ name }) => name)
 const NEW = { namespace: null, migrations: null }
 const THERE = { namespace: 'onceward', migrations: 'onceward.migrations' }
 const coded = (code: string, text = code): Error => Object.assign(new Error(text), { code })
@@ -46,55 +45,6 @@ function tablesOf(given: Given = {}) {
 }
 
 describe('migrate', () => {
-  it('creates what is missing, and records it', async () => {
-    const { pool, sent, those } = tablesOf()
-    expect(await migrate(pool)).toEqual({ applied: NAMES, version: SCHEMA_VERSION })
-    expect(those('create schema "onceward"')).toHaveLength(1)
-    expect(those('create table "onceward".migrations (')).toHaveLength(1)
-    const records = those('insert into "onceward".migrations').map(([, ...values]) => values)
-    expect(records).toEqual(MIGRATIONS.map(({ name, version }) => [version, name, null]))
-    expect(sent.filter(([text]) => text.includes(':"schema"'))).toEqual([])
-  })
-
-  it('waits for its turn alone, and no longer than 5 seconds for a table', async () => {
-    const { pool, sent } = tablesOf()
-    await migrate(pool, { schema: 'audit' })
-    expect(sent.slice(1, 6)).toEqual([
-      ['set local statement_timeout = 0'],
-      [expect.stringContaining('pg_advisory_xact_lock'), 'onceward.migrate:audit'],
-      ['set local lock_timeout = 5000'],
-      [expect.stringContaining('server_encoding')],
-      [expect.stringContaining('to_regnamespace'), '"audit"', '"audit".migrations'],
-    ])
-  })
-
-  it('creates nothing that is there', async () => {
-    const { pool, those } = tablesOf({ version: SCHEMA_VERSION })
-    expect(await migrate(pool)).toEqual({ applied: [], version: SCHEMA_VERSION })
-    expect([...those('create'), ...those('insert'), ...those('alter')]).toEqual([])
-    const empty = tablesOf({ tables: { ...THERE, migrations: null } })
-    await migrate(empty.pool)
-    expect(empty.those('create schema')).toEqual([])
-    expect(empty.those('create table "onceward".migrations (')).toHaveLength(1)
-  })
-
-  it('applies only what follows the version of the tables', async () => {
-    const { pool } = tablesOf({ version: 1 })
-    expect(await migrate(pool)).toEqual({ applied: NAMES.slice(1), version: SCHEMA_VERSION })
-  })
-
-  it('leaves newer tables that this code can use, and refuses others', async () => {
-    const version = SCHEMA_VERSION + 3
-    const usable = tablesOf({ version, readableFrom: SCHEMA_VERSION })
-    expect(await migrate(usable.pool)).toEqual({ applied: [], version })
-    const { pool } = tablesOf({ version, readableFrom: SCHEMA_VERSION + 1 })
-    const refused = migrate(pool)
-    await expect(refused).rejects.toBeInstanceOf(ConfigurationError)
-    await expect(refused).rejects.toThrow(
-      `have version ${version}, this code knows ${SCHEMA_VERSION}: update @onceward/postgres. The tables can be used from the code of version ${SCHEMA_VERSION + 1} on.`,
-    )
-  })
-
   it.each<[MigrateOptions['leases'], 'p' | 'u', readonly string[]]>([
     [undefined, 'p', []],
     [undefined, 'u', []],
@@ -116,10 +66,6 @@ describe('migrate', () => {
     const { pool, those } = tablesOf({ encoding: 'LATIN1' })
     await expect(migrate(pool)).rejects.toThrow(/encoding UTF8, got LATIN1/)
     expect(those('create')).toEqual([])
-  })
-
-  it('refuses what is no pool', async () => {
-    await expect(migrate({} as never)).rejects.toThrow(/^Expected migrate to get a pool of pg/)
   })
 })
 

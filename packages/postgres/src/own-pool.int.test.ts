@@ -37,15 +37,6 @@ function guardOn(config: pg.PoolConfig, handler: Handler, options: object = {}):
 
 const next = () => toDelivery({ key: randomUUID() })
 
-/** Connections of the guards of one test. */
-async function connections(name: string): Promise<number> {
-  const { rows } = await admin.query(
-    'select count(*)::int as n from pg_stat_activity where application_name = $1',
-    [name],
-  )
-  return rows[0].n
-}
-
 describe('a pool of the guard’s own', () => {
   // Red with pg's default, where it kept the only place for minutes.
   it('gives up a connection that is never answered', async () => {
@@ -101,50 +92,6 @@ describe('a pool of the guard’s own', () => {
     await guard.close()
   })
 
-  it('refuses a concurrency that its `max` cannot carry', async () => {
-    const guard = guardOn({ connectionString: url, max: 3 }, charge, { concurrency: 2 })
-    await expect(guard.process(next())).rejects.toMatchObject({ code: 'ONCEWARD_CONFIGURATION' })
-    await guard.close()
-  })
-
-  it('is ended by close(), and a second close() changes nothing', async () => {
-    const name = 'ended by close'
-    const guard = guardOn({ connectionString: url, application_name: name }, charge)
-    expect(await guard.process(next())).toMatchObject({ kind: 'ack' })
-    expect(await connections(name)).toBeGreaterThan(0)
-    await Promise.all([guard.close(), guard.close()])
-    await guard.close()
-    await until(async () => (await connections(name)) === 0)
-  })
-
-  it('is made once for each guard, also of one inbox', async () => {
-    const name = 'two guards'
-    const inbox = pgInbox({ ...KEPT, connectionString: url, application_name: name })
-    const make = (consumer: string): Guard =>
-      createGuard({ consumer, inbox, logger: silent }, async (_, { tx }) => void (await charge(tx)))
-    const [one, other] = [make('one'), make('other')]
-    await one.process(next())
-    await other.process(next())
-    await one.close()
-    expect(await other.process(next())).toMatchObject({ kind: 'ack' })
-    await other.close()
-    await until(async () => (await connections(name)) === 0)
-  })
-
-  it('leaves no connection behind when the guard cannot open', async () => {
-    const name = 'not opened'
-    const inbox = pgInbox(
-      { ...KEPT, connectionString: url, application_name: name },
-      { schema: 'nowhere' },
-    )
-    const guard = createGuard({ consumer: 'nowhere', inbox, logger: silent }, () => undefined)
-    for (let time = 0; time < 5; time += 1) {
-      await expect(guard.process(next())).rejects.toThrow('migrate')
-    }
-    await until(async () => (await connections(name)) === 0)
-    await guard.close()
-  })
-
   it('says that the server is down, and goes on when it is there', async () => {
     await using server = await postgres()
     const own = await server.createDatabase()
@@ -169,23 +116,6 @@ describe('a pool of the guard’s own', () => {
     )
     await until(async () => (await guard.process(next())).kind === 'ack')
     await guard.close()
-  })
-
-  it('ends although a handler never does', async () => {
-    const name = 'never ends'
-    const started = Promise.withResolvers<void>()
-    const handler: Handler = () => {
-      started.resolve()
-      return new Promise(() => undefined)
-    }
-    const guard = guardOn({ connectionString: url, application_name: name }, handler, {
-      deadlineMs: 1_000,
-    })
-    const settled = guard.process(next())
-    await started.promise
-    await guard.close()
-    expect(await settled).not.toMatchObject({ kind: 'ack' })
-    await until(async () => (await connections(name)) === 0)
   })
 })
 

@@ -66,30 +66,6 @@ test('a sweep that begins in the middle of the table reads its beginning too', a
   expect(await swept()).toEqual({ kind: 'swept', deleted: 12 })
 })
 
-test('the table is that of the schema', async () => {
-  const { swept } = tableOf({ schema: 'billing', pages: 0 })
-  expect(await swept({ schema: 'billing' })).toEqual({ kind: 'swept', deleted: 3 })
-})
-
-test('a sweep waits for another one between its steps', async () => {
-  const { swept } = tableOf({ busyTries: 39 })
-  expect(await swept()).toEqual({ kind: 'swept', deleted: 9 })
-})
-
-test('a sweep gives up while another one goes on and on', async () => {
-  const { swept, table } = tableOf({ busyTries: 1_000 })
-  expect(await swept()).toEqual({ kind: 'busy', deleted: 0 })
-  expect(table.busyTries).toBe(960)
-})
-
-test('a sweep that was overtaken in the middle tells what it has deleted', async () => {
-  const { swept, table } = tableOf({})
-  const onStep = (): void => {
-    table.busyTries = 1_000
-  }
-  expect(await swept({ onStep })).toEqual({ kind: 'busy', deleted: 3 })
-})
-
 test('nothing is swept by a clock that may be wrong', async () => {
   const { swept, table } = tableOf({ page: 7, aheadMs: 7_200_000 })
   expect(await swept()).toEqual({

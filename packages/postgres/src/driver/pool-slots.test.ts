@@ -45,19 +45,6 @@ describe('the slots of a pool', () => {
     await Promise.all(waiting)
     expect(order).toEqual(['counted', 'fresh'])
   })
-
-  it('allow one connection to serve both kinds, and are unlimited if the size is unknown', async () => {
-    const single = gateOf({}, 1)
-    await single.business.acquire(SOON)
-    await expect(single.business.acquire(SOON)).rejects.toBeInstanceOf(StoreUnavailableError)
-    const unknown = gateOf({}, undefined)
-    for (const { acquire, tryAcquire } of [single.spare, unknown.business, unknown.spare]) {
-      for (let count = 0; count < 100; count += 1) {
-        expect(await acquire(SOON)).toEqual(expect.any(Function))
-        expect(tryAcquire()).toEqual(expect.any(Function))
-      }
-    }
-  })
 })
 
 // Red when `max` is taken as it is: slots that are no whole number never run out, and `concurrency` was 5.5.

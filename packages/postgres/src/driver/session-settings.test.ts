@@ -1,32 +1,6 @@
 import { expect, test } from 'vitest'
 import { DEFAULT_SETTINGS } from '../fixtures/session-settings.ts'
-import {
-  durableText,
-  isAtMost,
-  ownIdentity,
-  READ_SETTINGS,
-  type SessionSettings,
-  settingMs,
-  settingsIn,
-  shortSettings,
-} from './session-settings.ts'
-
-const ROW = {
-  ...{ lock_timeout: '1s', statement_timeout: '2s', idle_timeout: '3s', role: 'tenant' },
-  ...{ synchronous_commit: 'off', client_min_messages: 'error', session_user_name: 'app' },
-}
-
-test('each setting is read into its own field', () => {
-  expect(settingsIn(ROW)).toEqual({
-    ...{ lockTimeout: '1s', handlerLockTimeout: '1s', statementTimeout: '2s', idleTimeout: '3s' },
-    ...{ synchronousCommit: 'off', clientMinMessages: 'error', sessionUser: 'app', role: 'tenant' },
-  } satisfies SessionSettings)
-})
-
-// Red when a column has another name than the field reads: every setting would be the text "undefined".
-test.each([...Object.keys(ROW), 'client_encoding'])('%s is among what is read', (column) => {
-  expect(READ_SETTINGS.split(', ').map((each) => each.split(' as ')[1])).toContain(column)
-})
+import { durableText, isAtMost, settingMs, shortSettings } from './session-settings.ts'
 
 test.each([
   ['0', 0],
@@ -65,14 +39,6 @@ test.each([
 ])('a commit under %s waits as under %s', (synchronousCommit, expected) => {
   const settings = { ...DEFAULT_SETTINGS, synchronousCommit }
   expect(durableText(settings)).toBe(`set local synchronous_commit = ${expected}`)
-})
-
-test('the user and the role of a session are named so that nothing of them is a statement', () => {
-  const settings = { ...DEFAULT_SETTINGS, sessionUser: "o'hara", role: 'a\\b' }
-  expect(ownIdentity(settings)).toEqual([
-    "set session authorization 'o''hara'",
-    "set role  E'a\\\\b'",
-  ])
 })
 
 // Red when the server ends a short transaction between two statements of which each is in time.

@@ -1,6 +1,6 @@
 import { ConfigurationError, type ConsumerRegistration, systemRuntime } from '@onceward/core'
 import { newEvent, registration } from '@onceward/testing/conformance'
-import { describe, expect, it, test } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import type { Driver } from '../driver/driver.ts'
 import { createStatements } from '../statements/index.ts'
 import { createInbox, type InboxOptions } from './inbox.ts'
@@ -66,44 +66,6 @@ describe('the bound on stored deliveries', () => {
 })
 
 describe('a session', () => {
-  it('has what was stored for its consumer, and tells of the pool only if the client does', async () => {
-    const { open, seen } = setUp()
-    const session = await open()
-    expect(session.secret).toEqual(new Uint8Array([10, 11]))
-    expect(session.concurrency).toBe(4)
-    expect(seen[0]?.consumer).toBe('billing')
-    expect(session.poolUse).toBeUndefined()
-    expect(session.diagnose(new Error())).toBe('store')
-    const use = { max: 10, total: 3, waiting: 0 } as never
-    expect((await setUp({ poolUse: () => use }).open()).poolUse?.()).toBe(use)
-  })
-
-  // Red when connections of a pool that nobody can reach stay open after each start that fails.
-  it('that does not open closes what its driver has opened', async () => {
-    const { open, answers, counts } = setUp()
-    answers.delete(statements.register)
-    await expect(open()).rejects.toThrow(/belongs to another login/)
-    expect(counts.closed).toBe(1)
-    const without = setUp({ close: undefined as never })
-    without.answers.delete(statements.register)
-    await expect(without.open()).rejects.toThrow(/belongs to another login/)
-  })
-
-  it('closes its driver, if that has anything to close', async () => {
-    const { open, counts } = setUp()
-    await (await open()).close?.()
-    expect(counts.closed).toBe(1)
-    await (await setUp({ close: undefined as never }).open()).close?.()
-  })
-
-  it('answers the identity of the history, and none if there is none', async () => {
-    const { open, answers } = setUp()
-    const session = await open()
-    expect(await session.identity()).toBe('')
-    answers.set(statements.readIdentity, { answer: 'a history' })
-    expect(await session.identity()).toBe('a history')
-  })
-
   // Red when a shorter window of another guard takes over while this guard runs.
   it('that polls registers again every ten minutes', async () => {
     const { open, clock, times } = setUp()
@@ -143,11 +105,4 @@ describe('a session', () => {
     expect((await Promise.all(asked)).flat()).toEqual(asked.map(() => ({ kind: 'absent' })))
     expect(sizes).toEqual([1, 1, 100, 1])
   })
-})
-
-test('an inbox opens a driver for each of its guards', async () => {
-  const { inbox, seen } = setUp()
-  await inbox.open(registration(systemRuntime))
-  await inbox.open(registration(systemRuntime, { consumer: 'shipping' }))
-  expect(seen.map(({ consumer }) => consumer)).toEqual(['billing', 'shipping'])
 })

@@ -1,15 +1,14 @@
-import type { DeadLetterRef, OwnerToken } from '@onceward/core'
+import type { DeadLetterRef } from '@onceward/core'
 import { newDelivery, newEvent } from '@onceward/testing/conformance'
-import { describe, expect, it, test } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { scriptedDriver, statements } from '../fixtures/scripted-driver.ts'
 import type { DeadLetterRow } from '../statements/dead-letters.ts'
 import { storeDelivery } from '../statements/delivery-columns.ts'
-import { due, endPublishing, takePublishing } from './publish-dead-letter.ts'
+import { due, takePublishing } from './publish-dead-letter.ts'
 
 const delivery = newDelivery({ body: new Uint8Array([1, 2, 3]) })
 const { id } = newEvent()
 const event: DeadLetterRef = { kind: 'event', id }
-const refused: DeadLetterRef = { kind: 'refused', id }
 
 const row = (over: Partial<DeadLetterRow> = {}): DeadLetterRow => ({
   ...{ kind: 'event', id, consumer: 'billing', key: 'o-1', tenant: null },
@@ -24,117 +23,7 @@ const row = (over: Partial<DeadLetterRow> = {}): DeadLetterRow => ({
 /** No JSON, as a newer version may store it. */
 const UNREADABLE = Buffer.from([2, 255]).toString('base64')
 
-describe('the right to publish a dead letter', () => {
-  test.each([
-    ['event', statements.takeEvent, statements.readEvent],
-    ['refused', statements.takeRefused, statements.readRefused],
-  ] as const)('comes with the whole letter: %s', async (kind, take, read) => {
-    const ref = kind === 'event' ? event : refused
-    const { asked, context } = scriptedDriver([id], [row({ kind: ref.kind })])
-    expect(await takePublishing(context, ref, 15_000)).toEqual({
-      ...{ kind: 'taken', token: 'a-token' },
-      letter: {
-        ...{ ref, consumer: 'billing', key: 'o-1', reason: 'fatal', attempts: 3 },
-        ...{ error: 'the account is closed', delivery: { ...delivery, raw: undefined } },
-        ...{ firstFailedAt: new Date(1_000), lastFailedAt: new Date(2_000) },
-      },
-    })
-    expect(asked).toEqual([
-      { by: 'short', text: take, values: [id, 'a-token', '15000'] },
-      { by: 'short', text: read, values: [id] },
-    ])
-  })
-
-  it('leaves out the key and the error of a letter that has none, and has a reason always', async () => {
-    const { context } = scriptedDriver([id], [row({ key: null, error: null, reason: null })])
-    const right = await takePublishing(context, event, 15_000)
-    const letter = right.kind === 'taken' ? right.letter : undefined
-    expect(letter).toMatchObject({ reason: 'attempts-spent' })
-    expect(Object.keys(letter ?? {})).not.toContain('key')
-    expect(Object.keys(letter ?? {})).not.toContain('error')
-  })
-
-  it('gives keys back as they were', async () => {
-    const { context } = scriptedDriver([id], [row({ key: 'a\\u0000\\"b' })])
-    expect(await takePublishing(context, event, 15_000)).toMatchObject({
-      letter: { key: 'a\0"b' },
-    })
-  })
-
-  it.each<[string, Partial<DeadLetterRow>, string]>([
-    ['another has it', {}, 'held'],
-    ['it is published', { published: true }, 'already'],
-    ['it was replayed and runs', { state: 'r' }, 'gone'],
-    ['it is parked for a run', { reason: null }, 'gone'],
-    ['a refused message', { kind: 'refused', state: null, reason: null }, 'held'],
-    ['a refused message that is replayed', { kind: 'refused', state: null, replay: true }, 'gone'],
-  ])('is not given, when %s', async (_, over, kind) => {
-    const { context } = scriptedDriver([], [row(over)])
-    expect(await takePublishing(context, event, 15_000)).toEqual({ kind })
-  })
-
-  it('is not given when the row is gone', async () => {
-    const { context } = scriptedDriver([], [])
-    expect(await takePublishing(context, event, 15_000)).toEqual({ kind: 'gone' })
-  })
-
-  test.each([
-    ['event', 'published', 'recorded', statements.endEvent, 'true'],
-    ['refused', 'published', 'recorded', statements.endRefused, 'true'],
-    ['event', 'failed', 'recorded', statements.endEvent, 'false'],
-    ['event', 'published', 'lost', statements.endEvent, 'true'],
-  ] as const)('of an %s ends as %s: %s', async (kind, as, answer, text, isPublished) => {
-    const ref = kind === 'event' ? event : refused
-    const { asked, context } = scriptedDriver(answer === 'lost' ? [] : [id])
-    expect(await endPublishing(context, ref, { token: 'mine' as OwnerToken, as })).toBe(answer)
-    expect(asked).toEqual([{ by: 'durable', text, values: [id, 'mine', isPublished] }])
-  })
-})
-
 describe('what the poller is given', () => {
-  const identity = { id, key: 'o-1', fingerprint: 7n }
-  const stored = { ...delivery, raw: undefined }
-
-  it.each<[string, Partial<DeadLetterRow>, unknown]>([
-    ['a replayed event to run', { state: 'w' }, { what: 'run', identity }],
-    ['a dead letter to publish', {}, { what: 'publish', identity }],
-    [
-      'with the tenant, and without a fingerprint',
-      { tenant: 'a\\"b', fingerprint: null, key: null },
-      { what: 'publish', identity: { id, key: '', fingerprint: 0n, tenant: 'a"b' } },
-    ],
-  ])('is %s', async (_, over, expected) => {
-    const { context } = scriptedDriver([row(over)])
-    expect(await due(context, 10)).toEqual([
-      { ref: event, delivery: stored, ...(expected as object) },
-    ])
-  })
-
-  it.each([
-    [true, 'run'],
-    [false, 'publish'],
-  ])('is a refused message without an identity; replayed %s: to %s', async (replay, what) => {
-    const { context } = scriptedDriver([], [row({ kind: 'refused', state: null, replay })])
-    expect(await due(context, 10)).toEqual([{ ref: refused, what, delivery: stored }])
-  })
-
-  it('is no more than it asked for', async () => {
-    const { asked, context } = scriptedDriver([row(), row()], [row({ kind: 'refused' })])
-    expect(await due(context, 3)).toHaveLength(3)
-    expect(asked).toEqual([
-      { by: 'query', text: statements.dueEvents, values: ['5', '3', '{}'] },
-      { by: 'query', text: statements.dueRefused, values: ['5', '1'] },
-    ])
-    const full = scriptedDriver([row(), row()])
-    expect(await due(full.context, 2)).toHaveLength(2)
-    expect(full.asked).toHaveLength(1)
-  })
-
-  it('is nothing where nothing is due', async () => {
-    const { context } = scriptedDriver([], [])
-    expect(await due(context, 3)).toEqual([])
-  })
-
   // Red when a poller holds many large bodies at the same time: the process runs out of memory.
   it('is as much as one delivery may have, and a large one alone', async () => {
     const sizes = [600, 401, 400, 1]
@@ -179,12 +68,6 @@ describe('what the poller is given', () => {
     await expect(takePublishing(context, event, 15_000)).rejects.toMatchObject({
       ...{ name: 'UnreadableError', cause: { message: 'piece 0 is missing' } },
     })
-  })
-
-  it('is a refused message beside large events', async () => {
-    const large = row({ kind: 'refused', state: null, bodyBytes: 600 })
-    const { context } = scriptedDriver([row({ bodyBytes: 600 })], [large, large])
-    expect((await due(context, 10)).map(({ ref }) => ref.kind)).toEqual(['event', 'refused'])
   })
 })
 

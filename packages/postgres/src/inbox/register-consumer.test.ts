@@ -1,4 +1,4 @@
-import { ConfigurationError, type ConsumerRegistration, systemRuntime } from '@onceward/core'
+import { type ConsumerRegistration, systemRuntime } from '@onceward/core'
 import { registration } from '@onceward/testing/conformance'
 import { expect, test } from 'vitest'
 import { type Asked, scriptedDriver, statements } from '../fixtures/scripted-driver.ts'
@@ -55,55 +55,6 @@ async function opened(given: Given = {}) {
   const inbox = await open(driver, statements, registration(systemRuntime, { logger, ...over }))
   return { asked, inbox, read, told }
 }
-
-test('a guard opens its inbox with what it must know for its claims', async () => {
-  const { asked, inbox, read, told } = await opened()
-  expect(inbox).toMatchObject({ consumerId: 7, concurrency: 4, secret: new Uint8Array([0, 255]) })
-  expect(read.map(({ text }) => text)).toEqual([statements.readSettings])
-  expect(asked).toEqual([
-    { text: statements.register, values: ['billing', String(WINDOW_MS), '1'], by: 'query' },
-  ])
-  expect(told).toEqual([])
-})
-
-const UNLOGGED = JSON.stringify({
-  ...{ encoding: 'UTF8', replicationRole: 'origin' },
-  tables: [{ name: 'settings', kind: 'r', kept: 'u', rules: 0, triggers: [], publications: [] }],
-})
-
-test.each<[string, Given, string]>([
-  ['tables are missing', { settings: { version: null } }, 'run `await migrate(pool)`'],
-  ['rows are hidden from it', { settings: { hides_rows: 'true' } }, '`row_security` is off'],
-  ['a crash would empty a table', { settings: { facts: UNLOGGED } }, 'is unlogged'],
-  ['its consumer belongs to another login', { registered: null }, 'belongs to another login'],
-  [
-    'the pool is too small for the concurrency that was chosen',
-    { over: { concurrency: 9, concurrencyChosen: true } },
-    'at least 11 connections (`concurrency` 9 and 2 spare ones), got 10',
-  ],
-])('a guard does not start where %s', async (_where, given, message) => {
-  const opening = opened(given)
-  await expect(opening).rejects.toThrow(ConfigurationError)
-  await expect(opening).rejects.toThrow(message)
-})
-
-test.each<[number | undefined, Partial<ConsumerRegistration>, number]>([
-  [10, { concurrency: 8, concurrencyChosen: true }, 8],
-  [10, { concurrency: 9 }, 8],
-  // As in a Lambda function: everything else queues in the client.
-  [2, { concurrency: 4 }, 1],
-  [1, { concurrency: 1, concurrencyChosen: true }, 1],
-  // A client that does not tell.
-  [undefined, { concurrency: 50 }, 50],
-])('a pool of %s connections carries %o', async (poolSize, over, expected) => {
-  const { inbox, told } = await opened({ poolSize, over })
-  expect(inbox.concurrency).toBe(expected)
-  const lowered = { consumer: 'billing', concurrency: expected, poolSize }
-  const isLowered = over.concurrency !== expected
-  expect(told.map(([level, fields]) => [level, fields])).toEqual(
-    isLowered ? [['info', lowered]] : [],
-  )
-})
 
 const LONGER = { dedupWindowMs: WINDOW_MS + 1 }
 test.each<[string, Readonly<Record<string, unknown>>, readonly object[]]>([

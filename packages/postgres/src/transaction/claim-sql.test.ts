@@ -6,10 +6,8 @@ import { newEvents } from '../fixtures/inbox.ts'
 import { DEFAULT_SETTINGS } from '../fixtures/session-settings.ts'
 import { boundsOf, claimFailure, claimSilenceMs, slotRequest } from './claim.ts'
 import {
-  beginText,
   boundTexts,
   claimTexts,
-  frameOf,
   sessionBoundTexts,
   takingTexts,
   unknownBoundText,
@@ -104,32 +102,6 @@ describe('the bounds of a transaction', () => {
       budgetMs: 100,
     })
   })
-})
-
-describe('what stands around a claim', () => {
-  const settings = { ...DEFAULT_SETTINGS, handlerLockTimeout: '3s' }
-  const frame = frameOf('read committed', BOUNDS, settings)
-
-  it('begins the transaction with its bounds, and gives the handler its own lock_timeout', () => {
-    const before = [beginText('read committed'), ...boundTexts(BOUNDS, settings)].join('; ')
-    expect(before).toMatch(/^begin isolation level read committed read write; set local /)
-    expect(frame).toMatchObject({ before, behind: "set local lock_timeout = '3s'" })
-  })
-
-  // Red when the frame of another claim is used: the transaction would have the bounds or the isolation of that one.
-  it.each([
-    ['repeatable read', BOUNDS],
-    ['read committed', { ...BOUNDS, lockMs: 251 }],
-    ['read committed', { ...BOUNDS, budgetMs: 59_999 }],
-  ] as const)(
-    'is written again for other bounds or another isolation: %s %o',
-    (isolation, bounds) => {
-      const known = frameOf('read committed', BOUNDS, settings)
-      expect(frameOf('read committed', BOUNDS, settings)).toBe(known)
-      const before = [beginText(isolation), ...boundTexts(bounds, settings)].join('; ')
-      expect(frameOf(isolation, bounds, settings).before).toBe(before)
-    },
-  )
 })
 
 describe('the allowed silence of a claim', () => {
