@@ -199,7 +199,7 @@ test('with --console the page is there during the run and after it, until the de
   await expect(fetch(url)).rejects.toThrow()
 })
 
-/** How a README shows a picture. */
+/** How a page shows a picture. */
 async function shown(svg: string): Promise<Readonly<Record<'light' | 'dark', Buffer>>> {
   await using chrome = await browser()
   const look = async (colorScheme: 'light' | 'dark'): Promise<Buffer> => {
@@ -218,7 +218,7 @@ const columns = (svg: string): readonly (string | undefined)[] =>
   [...svg.matchAll(/<th scope="col"[^>]*>([^<]*)</g)].map(([, title]) => title)
 
 test.skipIf(skipped('chromium'))(
-  'with --screenshot the demo makes the picture of the README, which is dark for dark readers',
+  'with --screenshot the demo makes the picture of docs/cli.md, which is dark for dark readers',
   async () => {
     const directory = await mkdtemp(join(tmpdir(), 'onceward-demo-'))
     await using _removed = { [Symbol.asyncDispose]: () => rm(directory, { recursive: true }) }

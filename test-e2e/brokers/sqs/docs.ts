@@ -64,7 +64,5 @@ function queueSettings(): readonly RegExp[] {
 export const sqsDocs: BrokerDocs = {
   page: 'docs/sqs.md',
   options: { ...OWN, ...sharedDocs(DEFAULTS) },
-  told: ['README.md', 'docs/sqs.md'].flatMap((file) =>
-    queueSettings().map((text): Told => ({ file, text })),
-  ),
+  told: queueSettings().map((text): Told => ({ file: 'docs/sqs.md', text })),
 }
