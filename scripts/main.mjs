@@ -1,32 +1,23 @@
-import { existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { turbo } from './build.mjs'
 import { runChecks } from './checks.mjs'
+import { crashTestOf, crashTests, HTTP_CRASH_TEST } from './crash-tests.mjs'
 import { mutate } from './mutate.mjs'
+import { nightly } from './nightly.mjs'
 import { fromSource, pinnedNode, root, run, tool } from './process.mjs'
 import { release } from './release.mjs'
 import { setup } from './setup.mjs'
-import { nightly, test } from './test.mjs'
+import { test } from './test.mjs'
 
 // kafkajs sets timers of negative length; Node would say so once per process, and nobody can change it.
 const QUIET = '--disable-warning=TimeoutNegativeWarning'
-
-/** The registry has one crash test for each broker. */
-const crashTestOf = (broker) => `test-e2e/brokers/${broker}/crash.test.ts`
-const crashTests = () =>
-  readdirSync(join(root, 'test-e2e/brokers'))
-    .map(crashTestOf)
-    .filter((file) => existsSync(join(root, file)))
-
-/** The same for the servers of guarded routes. */
-const HTTP_CRASH_TEST = 'test-e2e/http/crash.test.ts'
 
 async function runFromSource(file, args) {
   const { code } = await run(pinnedNode, [fromSource, QUIET, join(root, file), ...args])
   return code
 }
 
-/** Every scene of the crash tests, where `npm test` plays one for each row; of one broker or of all. */
+/** Every scene of the crash tests, of which `npm test` plays a sample; of one broker or of all. */
 async function crashMatrix(args) {
   const broker = args[args.indexOf('--broker') + 1]
   const isOne = args.includes('--broker') && broker !== 'all'

@@ -7,6 +7,7 @@ import { runTests } from './vitest.mjs'
 
 const installer = 'packages/testing/src/servers/run/install.ts'
 const DEFAULT = '--reporter=default'
+const TESTS = '*.test.ts'
 
 function list(heading, lines) {
   if (lines.length === 0) return
@@ -14,7 +15,8 @@ function list(heading, lines) {
   for (const line of lines) console.log(` - ${line}`)
 }
 
-function report({ failed, flaky, passed, skipped }) {
+/** Prints the counts, as the last line `N passed, N failed`, and returns the exit code. */
+export function report({ failed, flaky, passed, skipped }) {
   const services = process.env.ONCEWARD_SKIP
   if (services) console.log(`\nleft out by ONCEWARD_SKIP: ${services}`)
   list(`${skipped.length} skipped:`, skipped)
@@ -25,11 +27,11 @@ function report({ failed, flaky, passed, skipped }) {
   return failed === 0 ? 0 : 1
 }
 
-async function prepareServers() {
+export async function prepareServers() {
   if (existsSync(join(root, installer))) await run(pinnedNode, [fromSource, installer])
 }
 
-async function git(...args) {
+export async function git(...args) {
   const { code, output } = await run('git', args, { quiet: true })
   return code === 0 ? output : ''
 }
@@ -48,8 +50,8 @@ async function takeChanged(args) {
 }
 
 function projectsOf(isUnit, isChanged) {
-  if (isUnit) return ['--project=unit']
-  return isChanged ? ['--project=unit', '--project=int'] : []
+  if (isUnit) return ['--project=unit*']
+  return isChanged ? ['--project=unit*', '--project=int'] : []
 }
 
 /**
@@ -69,18 +71,18 @@ export async function test(args) {
   const isWhole = filters.length === 0
   const checks = isWhole ? await runChecks({ isQuick: isChanged }) : { passed: 0, failed: 0 }
   if (!isWhole) await turbo('build')
+  const nightly = await nightlyFiles()
   const common = [DEFAULT, '--tags-filter=!nightly', ...projectsOf(isUnit, isChanged)]
-  const tests = await runTests({ args: [...changed, ...filters], common, repeats: isWhole })
-  if (tests.leftOut > 0) console.log(`\n${tests.leftOut} are left to npm run nightly`)
+  const named = [...changed, ...filters]
+  const env = { ONCEWARD_LEFT_OUT: nightly.join(',') }
+  const tests = await runTests({ args: named, common, env, repeats: isWhole })
+  console.log(`\n${nightly.length} files and ${tests.leftOut} tests are left to npm run nightly`)
   const passed = checks.passed + tests.passed
   return report({ ...tests, passed, failed: checks.failed + tests.failed })
 }
 
-/** `npm run nightly`: what `npm test` leaves out, because a stronger test covers it or because it takes long. */
-export async function nightly() {
-  await prepareServers()
-  await turbo('build')
-  const files = await git('grep', '--untracked', '-l', "tags: 'nightly'", '--', '*.test.ts')
-  const common = ['--reporter=verbose', '--hideSkippedTests', '--tags-filter=nightly']
-  return report(await runTests({ args: files.split('\n'), common }))
+/** Test files that are left to `npm run nightly` whole. Vitest need not load them to leave them out. */
+async function nightlyFiles() {
+  const files = await git('grep', '--untracked', '-lE', '^// @module-tag nightly$', '--', TESTS)
+  return files.split('\n').filter(Boolean)
 }

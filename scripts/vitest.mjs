@@ -7,13 +7,15 @@ import { root, run, tool } from './process.mjs'
 const reporter = join(root, 'scripts/vitest-summary.mjs')
 
 /** Runs Vitest; `summary` is undefined when Vitest ended before its tests did. */
-async function runVitest(args, cwd) {
+async function runVitest(args, { cwd, env }) {
   const directory = mkdtempSync(join(tmpdir(), 'onceward-test-'))
   const file = join(directory, 'summary.json')
   try {
-    const env = { ONCEWARD_SUMMARY: file }
     const all = ['run', `--reporter=${reporter}`, ...args]
-    const { code } = await run(tool('vitest'), all, { env, cwd })
+    const { code } = await run(tool('vitest'), all, {
+      env: { ...env, ONCEWARD_SUMMARY: file },
+      cwd,
+    })
     const summary = existsSync(file) ? JSON.parse(readFileSync(file, 'utf8')) : undefined
     return { code, summary }
   } finally {
@@ -33,12 +35,14 @@ export async function runTests({
   common = ['--reporter=default'],
   repeats = true,
   cwd = root,
+  env = {},
 }) {
-  const first = await runVitest([...common, ...args], cwd)
+  const place = { cwd, env }
+  const first = await runVitest([...common, ...args], place)
   const second = new Map()
   for (const file of repeats ? filesToRepeat(first.summary) : []) {
     console.log(`\n${file} failed and runs once more, alone:`)
-    second.set(file, await runVitest([...common, join(cwd, file)], cwd))
+    second.set(file, await runVitest([...common, join(cwd, file)], place))
   }
   return judge(first, second)
 }

@@ -1,11 +1,14 @@
-import { type Runtime, systemRuntime } from '@onceward/core'
+import { createAloneLock, type Runtime, systemRuntime } from '@onceward/core'
 
 interface Timer {
   readonly atMs: number
   readonly callback: () => void
 }
 
-/** A clock that moves when told to; what it calls gets the time to go on before it moves further. */
+/**
+ * A clock that moves when told to; what it calls gets the time to go on before it moves further. Its runtime has a lock
+ * of its own: handlers that other tests left hanging hold another one.
+ */
 export class Clock {
   #nowMs = 1_000_000
   readonly #timers = new Set<Timer>()
@@ -13,6 +16,7 @@ export class Clock {
   readonly asked: { readonly delayMs: number; readonly keepAlive: boolean | undefined }[] = []
   readonly runtime: Runtime = {
     ...systemRuntime,
+    alone: createAloneLock(),
     now: () => this.#nowMs as ReturnType<Runtime['now']>,
     monotonic: () => this.#nowMs,
     random: () => 0.5,
