@@ -4,6 +4,7 @@ import { POSTGRES } from '../test-e2e/fuzz/configurations/postgres-grid.ts'
 import { REDIS, REDIS_ALONE } from '../test-e2e/fuzz/configurations/redis-grid.ts'
 import { table } from './docs-table.ts'
 
+const WORKS = 'works'
 const BROKER_GRIDS = await Promise.all(BROKER_NAMES.map((name) => BROKERS[name].configurations()))
 const TABLES = new Map([
   [POSTGRES.name, tableOf(POSTGRES)],
@@ -12,7 +13,7 @@ const TABLES = new Map([
   ...BROKER_GRIDS.map(({ grid }) => [grid.name, tableOf(grid)] as const),
 ])
 
-/** One row for each value of each dimension of a grid, and what onceward does under it. */
+/** One row for each setting of a grid: the values under which everything works, and what happens under the others. */
 export function configurationTable(grid: string): string {
   const found = TABLES.get(grid)
   if (found === undefined) throw new Error(`There is no grid called "${grid}".`)
@@ -20,20 +21,25 @@ export function configurationTable(grid: string): string {
 }
 
 function tableOf<Settings>({ dimensions }: Grid<Settings>): string {
-  const rows = dimensions.flatMap(({ name, choices }) =>
-    choices.map((choice, at) => [at === 0 ? name : '', choice.name, verdictOf(choice)]),
-  )
-  return table(['Setting', 'Value', 'onceward'], rows)
+  const rows = dimensions.map(({ name, choices }) => {
+    const byVerdict = Map.groupBy(choices, verdictOf)
+    const namesOf = (verdict: string): string =>
+      (byVerdict.get(verdict) ?? []).map((choice) => choice.name).join(' · ')
+    const others = [...byVerdict.keys()].filter((verdict) => verdict !== WORKS)
+    const lines = others.map((verdict) => `${namesOf(verdict)}: ${verdict}`)
+    return [name, namesOf(WORKS), lines.join('<br>')]
+  })
+  return table(['Setting', 'Works', 'Something else happens'], rows)
 }
 
 function verdictOf<Settings>(choice: Choice<Settings>): string {
   const { refused, refusedIf, waits, bypassed, warned, strays } = choice
-  if (refused !== undefined) return `refuses to start: “${refused}”`
-  if (waits !== undefined) return `waits, and \`health().reason\` says “${waits}”`
-  if (bypassed !== undefined) return `works without this server, and warns: “${bypassed}”`
-  const works = warned === undefined ? 'works' : `works, and warns: “${warned}”`
+  if (refused !== undefined) return `refuses to start, “${refused}”`
+  if (waits !== undefined) return `waits, health says “${waits}”`
+  if (bypassed !== undefined) return `works without this server, warns “${bypassed}”`
+  const works = warned === undefined ? WORKS : `works, warns “${warned}”`
   if (refusedIf !== undefined) {
-    return `${works}; refuses to start ${refusedIf.says}: “${refusedIf.names}”`
+    return `${works}, refuses to start ${refusedIf.says}, “${refusedIf.names}”`
   }
-  return strays === undefined ? works : `${works}; ${strays.says}`
+  return strays === undefined ? works : `${works}, ${strays.says}`
 }
