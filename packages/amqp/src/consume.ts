@@ -1,6 +1,6 @@
 import type { Consumption } from '@onceward/core'
 import {
-  type BrokerClient,
+  type ClientRule,
   type ConsumerLoop,
   type Guard,
   type GuardPort,
@@ -29,8 +29,7 @@ import { Receiver } from './receive.ts'
 import { createSettleContext } from './settle.ts'
 import { assertLevels } from './topology.ts'
 
-const CONNECTION: BrokerClient = {
-  place: 'consumeAmqp',
+const CONNECTION: ClientRule = {
   expected: 'a connection of amqplib, or a function that opens one',
   methods: ['createChannel', 'createConfirmChannel', 'on'],
   advice: 'Write `() => amqp.connect(url)`, which is called again when the connection was lost.',
@@ -58,7 +57,7 @@ export async function consumeAmqp(
   const port = portOf(guard)
   checkConsumeNames(options)
   const settings = resolveSettings(options, port.settings)
-  if (typeof connection !== 'function') refuseUnfitClient(CONNECTION, connection)
+  if (typeof connection !== 'function') refuseUnfitClient('consumeAmqp', connection, CONNECTION)
   return startConsumption({
     port,
     drainMs: settings.drainMs,

@@ -1,11 +1,5 @@
 import { ConfigurationError, InvalidPayloadError } from '@onceward/core'
-import {
-  attachHealthPort,
-  type Backlog,
-  inheritedNames,
-  pauseOf,
-  refuseProblems,
-} from '@onceward/core/adapter'
+import { attachHealthPort, type Backlog, pauseOf } from '@onceward/core/adapter'
 import { afterAnswer, type MaybeAsync, toEventKey } from '@onceward/core/edge'
 import { type Outcome, type ProblemName, problem, type Refused } from './answer/outcome.ts'
 import { toWebResponse } from './answer/reply.ts'
@@ -76,7 +70,6 @@ export function createHttpGuard<Tx = undefined, Decoded = unknown, Payload = Dec
 ): HttpGuard {
   const caller = 'createHttpGuard'
   const own = options as unknown as AnyHttpOptions
-  refuseProblems(inheritedNames(caller, Object(own), Object.keys(HTTP_NAMES)))
   checkOptions(caller, own, HTTP_NAMES)
   return makeHttpGuard(
     new RunningHttpGuard({

@@ -1,6 +1,6 @@
 import type { Consumption } from '@onceward/core'
 import {
-  type BrokerClient,
+  type ClientRule,
   type ConsumerLoop,
   type Guard,
   type GuardPort,
@@ -23,8 +23,7 @@ import {
 } from './options.ts'
 import { Receiver } from './receive.ts'
 
-const CLIENT: BrokerClient = {
-  place: 'consumeKafka',
+const CLIENT: ClientRule = {
   expected: 'a client of kafkajs',
   methods: ['admin', 'consumer'],
   advice: 'Give `new Kafka({ … })` itself, not one of its consumers: `consumeKafka` makes its own.',
@@ -47,7 +46,7 @@ export async function consumeKafka(
   const port = portOf(guard)
   checkConsumeNames(options)
   const settings = resolveConsumerSettings(options, port.settings)
-  refuseUnfitClient(CLIENT, kafka)
+  refuseUnfitClient('consumeKafka', kafka, CLIENT)
   return startConsumption({
     port,
     drainMs: settings.drainMs,

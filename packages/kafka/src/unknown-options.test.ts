@@ -41,40 +41,16 @@ describe.each(Object.keys(FUNCTIONS))('%s', (name) => {
     )
   })
 
-  test('names all unknown options at once, and lists the known ones', async () => {
-    const error = await refusalOf(name, { ...topicsOf(name), zzz: 1, batch: { yyy: 1 } })
-    const [first, second, ...rest] = String(error).split('\n')
-    expect(first).toMatch(/does not know "zzz". It knows: .*batch/)
-    expect(second).toBe(`${name} does not know "batch.yyy". It knows: batch.size, batch.lingerMs.`)
-    expect(rest).toEqual([])
-  })
-
-  test.each([
-    ['nothing', undefined],
-    ['null', null],
-    ['a connection string', 'postgres://app:hunter2@db.internal:5432/app'],
-  ])('refuses %s instead of options and does not show it', async (what, options) => {
-    const error = await refusalOf(name, options)
-    // The options of a wrap may be left out.
-    if (name === 'wrapKafka' && what === 'nothing') return
+  test.each([5, null])('refuses %s as a batch and as a dead-letter target', async (value) => {
+    const error = await refusalOf(name, { ...topicsOf(name), batch: value, deadLetter: value })
     expect(error).toBeInstanceOf(ConfigurationError)
-    expect(String(error)).toContain(`${name} expected an object of options, got `)
-    expect(String(error)).not.toContain('hunter2')
+    expect(String(error)).toContain('Expected `batch` to be an object with `size` and `lingerMs`')
+    expect(String(error)).toContain('`deadLetter')
   })
-
-  test.each([5, null, 'ten'])(
-    'refuses %s as a batch and as a dead-letter target',
-    async (value) => {
-      const error = await refusalOf(name, { ...topicsOf(name), batch: value, deadLetter: value })
-      expect(error).toBeInstanceOf(ConfigurationError)
-      expect(String(error)).toContain('Expected `batch` to be an object with `size` and `lingerMs`')
-      expect(String(error)).toContain('`deadLetter')
-    },
-  )
 })
 
 test('a wrap refuses options that only a consumer has', () => {
-  const options = { signal: undefined, drainMs: 5 }
+  const options = { signal: AbortSignal.abort(), drainMs: 5 }
   expect(() => wrapKafka(client, guard, options as never)).toThrow(
     /^wrapKafka does not know "signal".*\nwrapKafka does not know "drainMs"/,
   )

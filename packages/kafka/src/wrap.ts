@@ -1,6 +1,6 @@
 import { ConfigurationError, type WrappedConsumption } from '@onceward/core'
 import {
-  type BrokerClient,
+  type ClientRule,
   type Guard,
   type GuardPort,
   type LoopSignals,
@@ -24,8 +24,7 @@ export interface WrappedKafka extends ConsumerRunConfig {
   readonly consumption: WrappedConsumption
 }
 
-const CONSUMER: BrokerClient = {
-  place: 'wrapKafka',
+const CONSUMER: ClientRule = {
   expected: 'a consumer of kafkajs',
   methods: ['on', 'pause', 'resume'],
   advice: 'Give what `kafka.consumer({ groupId })` answers.',
@@ -61,7 +60,7 @@ export function wrapKafka(
   const port = portOf(guard)
   checkWrapNames(options)
   const settings = resolveSettings(options, port.settings)
-  refuseUnfitClient(CONSUMER, consumer)
+  refuseUnfitClient('wrapKafka', consumer, CONSUMER)
   return withConsumption({
     port,
     drainMs: settings.drainMs,

@@ -279,7 +279,7 @@ test.each([null, 7])('a handler that returns %j ends its span', async (result) =
 })
 
 test('an unknown option is refused', () => {
-  const wrong = { tracer: undefined } as unknown as { tracerProvider?: undefined }
+  const wrong = { tracer: 1 } as unknown as { tracerProvider?: undefined }
   expect(() => traced(() => undefined, wrong)).toThrow(/traced does not know "tracer"/)
 })
 

@@ -1,5 +1,5 @@
 import { StoreUnavailableError, systemRuntime } from '@onceward/core'
-import { answerWithin, LATE, refuseUnfitClient } from '@onceward/core/adapter'
+import { answerWithin, type ClientRule, LATE, refuseUnfitClient } from '@onceward/core/adapter'
 import { isInTransaction, lentWithin } from './clients/pg-checkout.ts'
 import { surviveLoss, survivePoolLosses } from './clients/pg-events.ts'
 import { MOST_CONNECTIONS, repeated } from './driver/repeat.ts'
@@ -22,6 +22,13 @@ export interface PoolClientLike {
   release(error?: Error | boolean): void
 }
 
+/** A pool of pg. One of its clients has the same methods, but not its options. */
+export const POOL: ClientRule = {
+  expected: 'a pool of pg',
+  methods: ['connect', 'query'],
+  field: 'options',
+}
+
 /**
  * Otherwise it would look like a database that is down.
  *
@@ -30,7 +37,7 @@ export interface PoolClientLike {
  */
 export function refuseNoPool(place: string, value: unknown): void {
   const advice = `Write \`${place}(new Pool({ connectionString }))\`.`
-  refuseUnfitClient({ place, expected: 'a pool of pg', methods: ['connect'], advice }, value)
+  refuseUnfitClient(place, value, { expected: POOL.expected, methods: ['connect'], advice })
 }
 
 export interface ClientAnswer {

@@ -6,7 +6,7 @@ import {
   type Runtime,
   StoreUnavailableError,
 } from '@onceward/core'
-import { LATE, refuseOtherClient, refuseUnknownNames } from '@onceward/core/adapter'
+import { LATE, refuseUnfitClient, refuseUnknownNames } from '@onceward/core/adapter'
 import type { Kysely, Transaction } from 'kysely'
 import type { Client } from './clients/kysely-checkout.ts'
 import { connectForStatements, KyselyHeldConnection } from './clients/kysely-connection.ts'
@@ -65,7 +65,10 @@ export function kyselyInbox<DB>(
   db: Kysely<DB>,
   options: KyselyInboxOptions = {},
 ): Inbox<Transaction<DB>> {
-  refuseOtherClient('kyselyInbox', db)
+  refuseUnfitClient('kyselyInbox', db, {
+    expected: 'a Kysely instance',
+    methods: ['getExecutor', 'selectFrom'],
+  })
   if (db.isTransaction) {
     throw new ConfigurationError(
       'Expected kyselyInbox to get a Kysely instance, got one of its transactions: the guard would commit it. Give the instance that the transaction was begun on.',

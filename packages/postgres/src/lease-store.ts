@@ -12,9 +12,9 @@ import {
   type Runtime,
   systemRuntime,
 } from '@onceward/core'
-import { refuseOtherClient, refuseUnknownNames } from '@onceward/core/adapter'
+import { refuseUnfitClient, refuseUnknownNames } from '@onceward/core/adapter'
 import type { Pool } from 'pg'
-import type { SizedPoolLike } from './client.ts'
+import { POOL, type SizedPoolLike } from './client.ts'
 import { connectForStatements } from './clients/pg-connection.ts'
 import { batchedCalls } from './driver/batched-calls.ts'
 import { gateOf, SPARE_CONNECTIONS, sizeOf } from './driver/pool-slots.ts'
@@ -59,7 +59,7 @@ export function postgresLeases(
   pool: SizedPoolLike,
   options: PostgresLeasesOptions = {},
 ): PostgresLeases {
-  refuseOtherClient('postgresLeases', pool)
+  refuseUnfitClient('postgresLeases', pool, POOL)
   refuseUnknownNames('postgresLeases', options, { schema: true })
   const statements = createStatements(options.schema)
   const gate = gateOf(pool, sizeOf(pool))

@@ -1,6 +1,7 @@
 import { ConfigurationError, type ConsumerRegistration, type Inbox } from '@onceward/core'
-import { refuseOtherClient, refuseUnknownNames } from '@onceward/core/adapter'
+import { refuseUnfitClient, refuseUnknownNames } from '@onceward/core/adapter'
 import type { Pool, PoolClient, PoolConfig } from 'pg'
+import { POOL } from './client.ts'
 import { openOwnPool, poolConfig } from './clients/pg-own-pool.ts'
 import type { Driver } from './driver/driver.ts'
 import { createInbox } from './inbox/inbox.ts'
@@ -26,7 +27,7 @@ export type PgInboxOptions = BusinessOptions
  */
 export function pgInbox(pool: Pool | PoolConfig, options: PgInboxOptions = {}): Inbox<PoolClient> {
   const config = poolConfig(pool)
-  if (config === undefined) refuseOtherClient('pgInbox', pool)
+  if (config === undefined) refuseUnfitClient('pgInbox', pool, POOL)
   else refuseOptionsIn(config)
   refuseUnknownNames('pgInbox', options, BUSINESS_OPTIONS)
   const settings = businessOptions(options)

@@ -1,4 +1,4 @@
-import { hasMethod, isError, otherClient } from '@onceward/core/adapter'
+import { hasMethod, isError, refuseUnfitClient } from '@onceward/core/adapter'
 
 /** ioredis and iovalkey: single node, Sentinel, Cluster. */
 export interface IoredisLike {
@@ -46,8 +46,8 @@ export function toEvaluate(client: RedisLike): Evaluate {
 /** @throws {@link ConfigurationError} for anything but a client, such as a URL. */
 function waysOf(client: RedisLike): Ways {
   if (hasMethod(client, 'evalSha')) return ofNodeRedis(client as NodeRedisLike)
-  if (hasMethod(client, 'evalsha')) return ofIoredis(client as IoredisLike)
-  throw otherClient('redisLeases', 'a Redis client', client)
+  refuseUnfitClient('redisLeases', client, { expected: 'a Redis client', methods: ['evalsha'] })
+  return ofIoredis(client as IoredisLike)
 }
 
 interface Ways {

@@ -6,9 +6,8 @@ const pool = { connect: () => undefined, query: () => undefined, options: { pass
 
 // Red before: a TypeError of the `in` operator, or a guard that never reached its store.
 test.each<[unknown, string]>([
-  [`redis://:${SECRET}@cache:6379`, 'Write `redisLeases(new Redis(url))`.'],
-  [new URL(`redis://:${SECRET}@cache:6379`), 'Write `redisLeases(new Redis(url))`.'],
-  [pool, 'Write `postgresLeases(pool)`.'],
+  [`redis://:${SECRET}@cache:6379`, 'Make a client first'],
+  [pool, '`postgresLeases(pool)`'],
   [{ host: 'cache', password: SECRET }, 'Give the client itself.'],
   [undefined, 'Give the client itself.'],
 ])('redisLeases says what to write for another client, and shows no secret', (client, advice) => {

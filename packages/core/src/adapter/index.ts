@@ -17,6 +17,7 @@ export {
   isError,
   messageOf,
   SWALLOWED_STATEMENT,
+  unrunError,
 } from '../model/errors.ts'
 export {
   type Availability,
@@ -39,21 +40,14 @@ export {
   registerEnvelopeReader,
   registerMessageTraits,
 } from '../support/adapter-registry.ts'
-export {
-  inheritedNames,
-  type KnownNames,
-  refuseUnknownNames,
-  unknownNames,
-} from '../support/known-names.ts'
-export {
-  type BrokerClient,
-  hasMethod,
-  otherClient,
-  refuseOtherClient,
-  refuseUnfitClient,
-  unrunError,
-} from '../support/misplaced.ts'
 export { isConnectionString, shown } from '../support/shown.ts'
+export {
+  type ClientRule,
+  hasMethod,
+  type KnownNames,
+  refuseUnfitClient,
+  refuseUnknownNames,
+} from '../support/wrong-arguments.ts'
 export { type ClassifiedError, classifierOf, isFatal, kindsByName } from './classified-error.ts'
 export {
   type ConsumerLoop,

@@ -1,7 +1,7 @@
 import { ConfigurationError } from '../model/errors.ts'
 import type { GuardSettings } from '../model/guard-port.ts'
-import { type KnownNames, refuseNoObject, unknownNames } from '../support/known-names.ts'
 import { shown } from '../support/shown.ts'
+import { type KnownNames, nameProblems, refuseNoObject } from '../support/wrong-arguments.ts'
 
 /** How messages are gathered into calls of the guard; the same on every broker. */
 export interface RunOptions {
@@ -80,12 +80,9 @@ export function refuseUnknownOptions<Options extends RunOptions>(
   ]
   const nested = groups.flatMap(([group, names]) => {
     const given: unknown = Reflect.get(options, group)
-    const inGroup = (name: string): string => `${group}.${name}`
-    if (!isObject(given)) return []
-    return unknownNames(caller, Object.keys(given).map(inGroup), names.map(inGroup))
+    return isObject(given) ? nameProblems(caller, given, names, `${group}.`) : []
   })
-  const top = unknownNames(caller, Object.keys(options), Object.keys(known))
-  refuseProblems([...top, ...nested])
+  refuseProblems([...nameProblems(caller, options, Object.keys(known)), ...nested])
 }
 
 const isObject = (value: unknown): value is object =>

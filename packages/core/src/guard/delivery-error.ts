@@ -1,7 +1,7 @@
 import { types } from 'node:util'
 import type { Delivery } from '../model/delivery.ts'
 import { ConfigurationError } from '../model/errors.ts'
-import { hasMethod } from '../support/misplaced.ts'
+import { hasMethod } from '../support/wrong-arguments.ts'
 
 const MADE_BY =
   'Make it of the message of the client with `fromKafkaMessage`, `fromSqsMessage` or `fromAmqpMessage`, or write the fields of `Delivery`.'

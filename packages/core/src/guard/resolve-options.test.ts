@@ -233,7 +233,7 @@ test('suggests the closest name for a misspelt option', () => {
 
 test('names of the retry with a dot are no options', () => {
   expect(problemsOf({ ...good, 'retry.attempts': 2 })).toEqual([
-    'Expected `retry` to be an object with `attempts`, `baseMs` and `maxMs`.',
+    'createGuard does not know "retry.attempts", did you mean "retry"?',
   ])
 })
 

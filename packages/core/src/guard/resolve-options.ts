@@ -13,10 +13,6 @@ import { OPTION_RULES, withDefaults } from '../options/derived.ts'
 import type { GuardOptions } from '../options/options.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { brokenRules } from '../options/rules.ts'
-import { inheritedNames } from '../support/known-names.ts'
-
-/** `retry` for `retry.attempts` and its like. */
-const NAMES = [...new Set(Object.keys(OPTION_RULES).map((name) => name.replace(/\..*/, '')))]
 
 const DEFAULT_KEYS = [cloudEventKey(), idempotencyKeyHeader(), snsKey(), eventBridgeKey()]
 
@@ -33,7 +29,6 @@ export function resolveOptions<Payload, Tx, Decoded>(
   const problems = [
     ...brokenRules(caller, OPTION_RULES, options),
     ...impossibleTogether(options, caller),
-    ...inheritedNames(caller, options, NAMES),
     ...replacedPromise(),
   ]
   if (problems.length > 0) throw new ConfigurationError(problems.join('\n'))

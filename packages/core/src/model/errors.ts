@@ -230,6 +230,20 @@ export function toReadableError(thrown: unknown): unknown {
   return describeError(thrown).message === UNDESCRIBABLE ? new Error(UNDESCRIBABLE) : thrown
 }
 
+const UNRUN =
+  'The handler returned a function, a generator or a query that nobody runs, and its effects were not committed. Run ' +
+  'it in the handler: `async (…, { tx }) => { await … }`.'
+
+/**
+ * The failure of a handler that returned an effect which has not happened. For handlers whose results are ignored:
+ * nothing else would tell.
+ */
+export function unrunError(returned: unknown): Error | undefined {
+  const { next, execute } = Object(returned)
+  const isUnrun = [returned, next, execute].some((each) => typeof each === 'function')
+  return isUnrun ? new RetryableError(UNRUN) : undefined
+}
+
 /** PostgreSQL rolls back a transaction in which a statement failed, even if the handler ignores the error. */
 export const SWALLOWED_STATEMENT: string =
   'A statement of the handler failed and the handler ignored the error, so PostgreSQL rolled the transaction back. ' +

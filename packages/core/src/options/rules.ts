@@ -1,6 +1,5 @@
-import { unknownNames } from '../support/known-names.ts'
-import { hasMethod, type StorePlace, writeInstead } from '../support/misplaced.ts'
 import { shown } from '../support/shown.ts'
+import { adviceFor, hasMethod, nameProblems } from '../support/wrong-arguments.ts'
 
 /** What a value must be, and the words for it. */
 export interface Rule {
@@ -41,13 +40,9 @@ export const objectWith = (expected: string, ...methods: readonly string[]): Rul
 })
 
 /** A store of the guard, which users confuse with its client and its URL. */
-export const store = (
-  place: StorePlace,
-  expected: string,
-  ...methods: readonly string[]
-): Rule => ({
+export const store = (expected: string, ...methods: readonly string[]): Rule => ({
   ...objectWith(expected, ...methods),
-  instead: (value) => writeInstead(place, value),
+  instead: adviceFor,
 })
 
 export const resolvers: Rule = {
@@ -82,34 +77,30 @@ export function brokenRules(
   rules: Readonly<Record<string, Rule>>,
   options: object,
 ): readonly string[] {
-  const values = flatten(options)
+  const { retry, ...top } = options as Readonly<Record<string, unknown>>
+  const isGroup = typeof retry === 'object' && retry !== null && !Array.isArray(retry)
+  const values = new Map(Object.entries(top))
+  for (const [name, value] of isGroup ? Object.entries(retry) : []) values.set(RETRY + name, value)
   const problems = Object.entries(rules).flatMap(([name, rule]) => {
     const value = values.get(name)
     const isFine = value === undefined ? rule.required !== true : rule.accepts(value)
     return isFine ? [] : [sentence(name, rule, value)]
   })
-  if (values.delete('retry')) {
+  if (retry !== undefined && !isGroup) {
     problems.push('Expected `retry` to be an object with `attempts`, `baseMs` and `maxMs`.')
   }
-  const unknown = [...values].filter(([, value]) => value !== undefined).map(([name]) => name)
-  return [...problems, ...unknownNames(caller, unknown, Object.keys(rules))]
+  const names = Object.keys(rules)
+  const nested = names.filter((name) => name.startsWith(RETRY))
+  const known = names.filter((name) => !name.startsWith(RETRY))
+  const inRetry = nested.map((name) => name.slice(RETRY.length))
+  return [
+    ...problems,
+    ...nameProblems(caller, options, [...known, 'retry']),
+    ...(isGroup ? nameProblems(caller, retry, inRetry, RETRY) : []),
+  ]
 }
 
-function flatten(options: object): Map<string, unknown> {
-  const { retry, ...values } = options as { readonly retry?: unknown }
-  // A name with a dot, as the tables of the documents write it, is no option.
-  const flat = new Map<string, unknown>(
-    Object.entries(values).map(([name, value]) => [
-      name.startsWith('retry.') ? 'retry' : name,
-      value,
-    ]),
-  )
-  if (retry === undefined) return flat
-  if (retry === null || typeof retry !== 'object' || Array.isArray(retry))
-    return flat.set('retry', retry)
-  for (const [name, value] of Object.entries(retry)) flat.set(`retry.${name}`, value)
-  return flat
-}
+const RETRY = 'retry.'
 
 function sentence(name: string, { expected, instead, remedy }: Rule, value: unknown): string {
   const got = value === undefined ? 'nothing' : `\`${toText(value)}\` (${typeOf(value)})`

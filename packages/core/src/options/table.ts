@@ -56,7 +56,7 @@ export const OPTIONS: OptionTable = {
   },
   inbox: {
     type: 'Inbox<Tx>',
-    rule: store('inbox', 'an inbox', 'open'),
+    rule: store('an inbox', 'open'),
     meaning:
       'The durable guard: `pgInbox(pool)`, `kyselyInbox(db)` or, in unit tests, `memoryInbox()`.',
     reason:
@@ -64,7 +64,7 @@ export const OPTIONS: OptionTable = {
   },
   leases: {
     type: 'LeaseStore',
-    rule: store('leases', 'a lease store', 'claim', 'renew', 'complete', 'fail', 'release', 'bury'),
+    rule: store('a lease store', 'claim', 'renew', 'complete', 'fail', 'release', 'bury'),
     meaning:
       'Where live claims are stored. Beside an inbox leases are a fast path; alone they guard effects outside Postgres.',
     reason: 'None by default: the smallest setup is Postgres alone.',

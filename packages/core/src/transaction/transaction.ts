@@ -6,11 +6,11 @@ import {
   RetryableError,
   SWALLOWED_STATEMENT,
   toReadableError,
+  unrunError,
 } from '../model/errors.ts'
 import { addTime, type InFlightEvent } from '../model/in-flight-event.ts'
 import type { CommitAnswer } from '../model/inbox.ts'
 import type { BatchHandler, Handler } from '../options/options.ts'
-import { unrunError } from '../support/misplaced.ts'
 import type { Engine } from './engine.ts'
 import { contextFor, eventFor } from './handler-context.ts'
 import { claimOf, type PendingEvent } from './pending-event.ts'

@@ -1,5 +1,5 @@
 import { type CommonOptions, systemRuntime } from '@onceward/core'
-import { inheritedNames, type KnownNames, quoted, refuseProblems } from '@onceward/core/adapter'
+import { type KnownNames, quoted, refuseProblems, refuseUnknownNames } from '@onceward/core/adapter'
 import { problem, type Refused, statusOnly } from '../answer/outcome.ts'
 import { HttpProblem } from '../answer/problem.ts'
 import { type HttpGuard, makeHttpGuard, ofCaller } from '../http-guard.ts'
@@ -95,8 +95,8 @@ export function createWebhookGuard<Tx = undefined, Decoded = unknown, Payload = 
   handler: HttpHandler<Payload, Tx>,
 ): HttpGuard {
   const caller = 'createWebhookGuard'
-  refuseProblems(inheritedNames(caller, Object(options), Object.keys(WEBHOOK_NAMES)))
   const all = Object(options) as AnyWebhookOptions
+  refuseUnknownNames(caller, all, WEBHOOK_NAMES)
   const { fingerprint = 'none', tenant = 'none' } = all
   const given = { ...all, fingerprint, tenant }
   checkOptions(caller, given, WEBHOOK_NAMES)

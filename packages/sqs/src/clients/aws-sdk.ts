@@ -19,7 +19,7 @@ const RECEIVE_SLACK_MS = 10_000
 export function refuseOtherSqsClient(place: 'consumeSqs' | 'wrapSqs', client: unknown): void {
   const expected = 'a client of @aws-sdk/client-sqs'
   const advice = 'Give `new SQSClient()`: the services of aws-sdk 2 do not fit.'
-  refuseUnfitClient({ place, expected, methods: ['send'], advice }, client)
+  refuseUnfitClient(place, client, { expected, methods: ['send'], advice })
 }
 
 export function createSqsApi(client: SqsClient, queueUrl: string, runtime: Runtime): SqsApi {
