@@ -3,11 +3,17 @@ import { fromSource, pinnedNode, run, tool } from './process.mjs'
 
 const quietly = (name, args) => () => run(tool(name), args, { quiet: true })
 
+async function compileExamples() {
+  const { code, output } = await run(pinnedNode, ['scripts/examples.ts'], { quiet: true })
+  return code === 0 ? run(tool('tsc'), ['-p', output], { quiet: true }) : { code, output }
+}
+
 const BUILD = { title: 'the packages build', check: () => turbo('build') }
 
 /** What is checked besides the tests and the build; each check counts as one test. */
 const CHECKS = [
   { title: 'types hold, in tests too', check: quietly('tsc', ['-p', 'tsconfig.test.json']) },
+  { title: 'the examples in comments compile', check: compileExamples },
   {
     title: 'format, layers and circles are in order',
     check: quietly('biome', ['ci', '--colors=off', '--max-diagnostics=200', '.']),

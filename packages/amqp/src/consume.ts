@@ -48,6 +48,20 @@ const CONNECTION: ClientRule = {
  * see `health()`.
  *
  * @throws {@link ConfigurationError} for options or queues that cannot work, a missing queue included.
+ *
+ * @example
+ * ```ts
+ * import { consumeAmqp } from '@onceward/amqp'
+ * import { connect } from 'amqplib'
+ *
+ * const consumption = await consumeAmqp(() => connect('amqp://rabbit'), billing, {
+ *   queue: 'orders',
+ *   deadLetter: { queue: 'orders.dead' },
+ * })
+ * process.once('SIGTERM', () => consumption.drain())
+ * await consumption.stopped
+ * await billing.close()
+ * ```
  */
 export async function consumeAmqp(
   connection: AmqpConnection | (() => Promise<AmqpConnection>),

@@ -61,6 +61,14 @@ export interface WrappedAmqp {
  * gives the rest back.
  *
  * @throws {@link ConfigurationError} for options that cannot work, and for a channel without confirms.
+ *
+ * @example
+ * ```ts
+ * import { wrapAmqp } from '@onceward/amqp'
+ *
+ * await channel.prefetch(24)
+ * await channel.consume('orders', wrapAmqp(channel, billing, { queue: 'orders', prefetch: 24 }))
+ * ```
  */
 export function wrapAmqp(
   channel: AmqpConfirmChannel,

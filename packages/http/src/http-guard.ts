@@ -63,6 +63,21 @@ const PORT = Symbol.for('onceward.http-guard')
  * rolls back, and the key is free again at once.
  *
  * @throws {@link ConfigurationError} naming every invalid option.
+ *
+ * @example
+ * ```ts
+ * import { createHttpGuard } from '@onceward/http'
+ * import { expressRoute } from '@onceward/http/express'
+ *
+ * const charge = createHttpGuard(
+ *   { consumer: 'charges.create', inbox, schema: OrderPlaced, tenant: 'none' },
+ *   async ({ payload: { orderId, cents } }, { tx }) => {
+ *     await tx.query('insert into charges (order_id, cents) values ($1, $2)', [orderId, cents])
+ *     return { status: 201, body: { orderId } }
+ *   },
+ * )
+ * app.post('/charges', expressRoute(charge))
+ * ```
  */
 export function createHttpGuard<Tx = undefined, Decoded = unknown, Payload = Decoded>(
   options: HttpGuardOptions<Payload, Tx, Decoded>,

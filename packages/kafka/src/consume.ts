@@ -37,6 +37,21 @@ const CLIENT: ClientRule = {
  * be reached then, it resolves too and goes on trying: see `health()`.
  *
  * @throws {@link ConfigurationError} for options, topics or groups that cannot work, a missing topic included.
+ *
+ * @example
+ * ```ts
+ * import { consumeKafka } from '@onceward/kafka'
+ *
+ * const producer = kafka.producer()
+ * await producer.connect()
+ * const consumption = await consumeKafka(kafka, billing, {
+ *   topics: ['orders'],
+ *   deadLetter: { producer, topic: 'orders.dead' },
+ * })
+ * process.once('SIGTERM', () => consumption.drain())
+ * await consumption.stopped
+ * await billing.close()
+ * ```
  */
 export async function consumeKafka(
   kafka: KafkaClient,

@@ -33,10 +33,6 @@ const CONSUMER: ClientRule = {
 /**
  * The guard as the config of your own `consumer.run(…)`.
  *
- * ```ts
- * await consumer.run(wrapKafka(consumer, billing))
- * ```
- *
  * The same engine as `consumeKafka`: offsets are committed up to the first record that is not settled, slow and
  * deferred records hold back their key and nothing else, a rebalance is answered in time. Call it once per consumer,
  * before `run`, and change nothing of what it answers: with `autoCommit` or `eachBatchAutoResolve`, offsets would pass
@@ -51,6 +47,13 @@ const CONSUMER: ClientRule = {
  * it ends without its offset: those records come again as duplicates.
  *
  * @throws {@link ConfigurationError} for options that cannot work.
+ *
+ * @example
+ * ```ts
+ * import { wrapKafka } from '@onceward/kafka'
+ *
+ * await consumer.run(wrapKafka(consumer, billing))
+ * ```
  */
 export function wrapKafka(
   consumer: KafkaConsumer,

@@ -15,6 +15,13 @@ export type LambdaEventBridgeHandler = (event: object, context?: LambdaContext) 
  * twice and for six hours at most: configure an on-failure destination, or put a queue in between.
  *
  * @throws {@link ConfigurationError} here for options that cannot work; by the function for what is no event.
+ *
+ * @example
+ * ```ts
+ * import { lambdaEventBridge } from '@onceward/lambda'
+ *
+ * export const handler = lambdaEventBridge(billing)
+ * ```
  */
 export function lambdaEventBridge(
   guard: Guard,

@@ -37,6 +37,13 @@ export type LambdaKafkaHandler = (
  *
  * @throws {@link ConfigurationError} here for options that cannot work; by the function for events of other sources.
  * @see https://docs.aws.amazon.com/lambda/latest/dg/kafka-retry-configurations.html
+ *
+ * @example
+ * ```ts
+ * import { lambdaKafka } from '@onceward/lambda'
+ *
+ * export const handler = lambdaKafka(billing)
+ * ```
  */
 export function lambdaKafka(guard: Guard, options: LambdaKafkaOptions = {}): LambdaKafkaHandler {
   const invoke = createInvoke('lambdaKafka', guard, options)

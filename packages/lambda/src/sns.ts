@@ -25,6 +25,13 @@ export type LambdaSnsHandler = (event: LambdaSnsEvent, context?: LambdaContext) 
  * at most: configure an on-failure destination, or put a queue in between.
  *
  * @throws {@link ConfigurationError} here for options that cannot work; by the function for events of other sources.
+ *
+ * @example
+ * ```ts
+ * import { lambdaSns } from '@onceward/lambda'
+ *
+ * export const handler = lambdaSns(billing)
+ * ```
  */
 export function lambdaSns(guard: Guard, options: LambdaSnsOptions = {}): LambdaSnsHandler {
   const invoke = createInvoke('lambdaSns', guard, options)

@@ -37,6 +37,13 @@ export type LambdaSqsHandler = (
  * Duplicates, skipped messages and dead letters count as done.
  *
  * @throws {@link ConfigurationError} here for options that cannot work; by the function for events of other sources.
+ *
+ * @example
+ * ```ts
+ * import { lambdaSqs } from '@onceward/lambda'
+ *
+ * export const handler = lambdaSqs(billing)
+ * ```
  */
 export function lambdaSqs(guard: Guard, options: LambdaSqsOptions = {}): LambdaSqsHandler {
   const invoke = createInvoke('lambdaSqs', guard, options)

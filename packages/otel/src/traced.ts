@@ -47,6 +47,19 @@ type Untyped<Result> = [Nothing] extends [Result]
  * else of it. The span ends with the handler, or when the handler's signal aborts; the commit comes afterwards.
  *
  * @throws {@link ConfigurationError}
+ *
+ * @example
+ * ```ts
+ * import { createGuard } from '@onceward/core'
+ * import { meterObserver, traced } from '@onceward/otel'
+ *
+ * const audit = createGuard(
+ *   { consumer: 'audit', inbox, observe: meterObserver() },
+ *   traced(async ({ key }, { tx }) => {
+ *     await tx.query('insert into audit_log (key) values ($1)', [key])
+ *   }),
+ * )
+ * ```
  */
 export function traced<
   Result,

@@ -84,7 +84,20 @@ export interface DeadLettersOptions {
 
 const PAGE = 50
 
-/** @param pool - pg's `Pool`, or anything with its `connect()`. */
+/**
+ * @param pool - pg's `Pool`, or anything with its `connect()`.
+ *
+ * @example
+ * ```ts
+ * import { deadLetters } from '@onceward/postgres'
+ *
+ * const letters = deadLetters(pool, { by: 'alice' })
+ * for await (const { id, reason, error } of letters.list({ consumer: 'billing' })) {
+ *   console.log(id, reason, error)
+ * }
+ * await letters.replay({ consumer: 'billing', reason: 'attempts-spent' })
+ * ```
+ */
 export function deadLetters(pool: PoolLike, options: DeadLettersOptions = {}): DeadLetters {
   refuseNoPool('deadLetters', pool)
   refuseUnknownNames('deadLetters', options, { schema: true, by: true })

@@ -60,6 +60,19 @@ export interface KyselyInboxOptions extends BusinessOptions {
  * @param db - Any dialect of PostgreSQL: pg, PGlite, … With pg, a connection that is lost while a handler is between
  * two statements fails that run. Kysely alone would let it end the process.
  * @throws {@link ConfigurationError} also for a transaction, whose type is that of a Kysely too.
+ *
+ * @example
+ * ```ts
+ * import { createGuard } from '@onceward/core'
+ * import { kyselyInbox } from '@onceward/postgres/kysely'
+ *
+ * const billing = createGuard(
+ *   { consumer: 'billing', inbox: kyselyInbox(db, { poolSize: 10 }), schema: OrderPlaced },
+ *   async ({ payload: { orderId, cents } }, { tx }) => {
+ *     await tx.insertInto('charges').values({ order_id: orderId, cents }).execute()
+ *   },
+ * )
+ * ```
  */
 export function kyselyInbox<DB>(
   db: Kysely<DB>,

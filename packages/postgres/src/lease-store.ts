@@ -54,6 +54,18 @@ const SHARING = { width: SPARE_CONNECTIONS, most: 100 }
  * unlogged: faster, but a crash of PostgreSQL empties it.
  *
  * @param pool - Of pg, migrated; may be the one of the inbox.
+ *
+ * @example
+ * ```ts
+ * import { createGuard } from '@onceward/core'
+ * import { postgresLeases } from '@onceward/postgres'
+ *
+ * // No inbox: the effect is a call, so pass `idempotencyKey` on.
+ * const mails = createGuard(
+ *   { consumer: 'mails', leases: postgresLeases(pool), onTakeover: 'retry' },
+ *   async ({ payload, idempotencyKey }, { signal }) => sendMail(payload, idempotencyKey, signal),
+ * )
+ * ```
  */
 export function postgresLeases(
   pool: SizedPoolLike,

@@ -43,6 +43,13 @@ const TABLE_WAIT_MS = 5_000
  * @throws {@link ConfigurationError} when the tables are too new for this code, or the role lacks rights;
  *   {@link StoreUnavailableError} when another transaction holds a table, or the server is a standby. Nothing was
  *   changed.
+ *
+ * @example
+ * ```ts
+ * import { migrate } from '@onceward/postgres'
+ *
+ * const { applied, version } = await migrate(pool)
+ * ```
  */
 export async function migrate(pool: PoolLike, options: MigrateOptions = {}): Promise<Migrated> {
   refuseNoPool('migrate', pool)

@@ -24,6 +24,18 @@ export type PgInboxOptions = BusinessOptions
  * pool of its own, whose `max` is `concurrency` and two by default, and ends it when it closes. Its transactions need
  * fewer settings, so they are faster.
  * @throws {@link ConfigurationError}
+ *
+ * @example
+ * ```ts
+ * import { createGuard } from '@onceward/core'
+ * import { pgInbox } from '@onceward/postgres/pg'
+ *
+ * // A pool of its own is faster; `pgInbox(pool)` shares yours.
+ * const inbox = pgInbox({ connectionString: process.env.DATABASE_URL })
+ * const audit = createGuard({ consumer: 'audit', inbox }, async ({ key }, { tx }) => {
+ *   await tx.query('insert into audit_log (key) values ($1)', [key])
+ * })
+ * ```
  */
 export function pgInbox(pool: Pool | PoolConfig, options: PgInboxOptions = {}): Inbox<PoolClient> {
   const config = poolConfig(pool)

@@ -37,6 +37,20 @@ const HINT_MS = 86_400_000
  * @param redis - ioredis, iovalkey or node-redis; single node, Sentinel or Cluster. The client stays yours: onceward
  * neither closes nor changes it. Several guards can share one client.
  * @throws {@link ConfigurationError} naming the option that cannot work.
+ *
+ * @example
+ * ```ts
+ * import { createGuard } from '@onceward/core'
+ * import { redisLeases } from '@onceward/redis'
+ *
+ * // Beside an inbox, Redis answers copies of done events. It may lose everything.
+ * const audit = createGuard(
+ *   { consumer: 'audit', inbox, leases: redisLeases(redis) },
+ *   async ({ key }, { tx }) => {
+ *     await tx.query('insert into audit_log (key) values ($1)', [key])
+ *   },
+ * )
+ * ```
  */
 export function redisLeases(redis: RedisLike, options: RedisLeasesOptions = {}): RedisLeases {
   return leasesOf(redis, options, createScripts())

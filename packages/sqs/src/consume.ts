@@ -30,6 +30,19 @@ import { createSettleContext } from './settle.ts'
  * cannot be reached then, it resolves too and keeps trying: see `health()`.
  *
  * @throws {@link ConfigurationError} for options or queues that cannot work, a missing queue included.
+ *
+ * @example
+ * ```ts
+ * import { consumeSqs } from '@onceward/sqs'
+ *
+ * const consumption = await consumeSqs(sqs, billing, {
+ *   queueUrl,
+ *   deadLetter: { queueUrl: deadLetterUrl },
+ * })
+ * process.once('SIGTERM', () => consumption.drain())
+ * await consumption.stopped
+ * await billing.close()
+ * ```
  */
 export async function consumeSqs(
   client: SqsClient,

@@ -44,6 +44,17 @@ export interface WrappedSqs {
  *
  * @throws {@link ConfigurationError} here for options that cannot work; by the answer for a message that was
  * received without its attributes, before anything of its batch was started.
+ *
+ * @example
+ * ```ts
+ * import { ReceiveMessageCommand } from '@aws-sdk/client-sqs'
+ * import { receiveAttributes, wrapSqs } from '@onceward/sqs'
+ *
+ * const handle = wrapSqs(sqs, billing, { queueUrl })
+ * const input = { QueueUrl: queueUrl, VisibilityTimeout: 33, ...receiveAttributes }
+ * const { Messages } = await sqs.send(new ReceiveMessageCommand(input))
+ * await handle(Messages)
+ * ```
  */
 export function wrapSqs(client: SqsClient, guard: Guard, options: WrapSqsOptions): WrappedSqs {
   const port = portOf(guard)

@@ -16,6 +16,24 @@ import { RunningGuard } from './running-guard.ts'
  * earlier attempt may have happened.
  *
  * @throws {@link ConfigurationError} naming every invalid option.
+ *
+ * @example
+ * ```ts
+ * import { createGuard } from '@onceward/core'
+ * import { pgInbox } from '@onceward/postgres/pg'
+ *
+ * const billing = createGuard(
+ *   {
+ *     consumer: 'billing',
+ *     inbox: pgInbox(pool),
+ *     schema: OrderPlaced,
+ *     eventKey: ({ payload }) => payload.orderId,
+ *   },
+ *   async ({ payload: { orderId, cents } }, { tx }) => {
+ *     await tx.query('insert into charges (order_id, cents) values ($1, $2)', [orderId, cents])
+ *   },
+ * )
+ * ```
  */
 export function createGuard<Tx = undefined, Decoded = unknown, Payload = Decoded>(
   options: GuardOptions<Payload, Tx, Decoded>,
@@ -32,6 +50,20 @@ export function createGuard<Tx = undefined, Decoded = unknown, Payload = Decoded
  * the failing event runs alone, so a poison message does not fail the other events.
  *
  * @throws {@link ConfigurationError}
+ *
+ * @example
+ * ```ts
+ * import { createBatchGuard } from '@onceward/core'
+ * import { pgInbox } from '@onceward/postgres/pg'
+ *
+ * const billing = createBatchGuard(
+ *   { consumer: 'billing', inbox: pgInbox(pool), schema: OrderPlaced },
+ *   async (events, { tx }) => {
+ *     const ids = events.map(({ payload }) => payload.orderId)
+ *     await tx.query('insert into charges (order_id) select * from unnest($1::text[])', [ids])
+ *   },
+ * )
+ * ```
  */
 export function createBatchGuard<Tx, Decoded = unknown, Payload = Decoded>(
   options: Omit<InboxGuardOptions<Payload, Tx, Decoded>, 'transaction'>,

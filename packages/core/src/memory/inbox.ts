@@ -50,6 +50,15 @@ const SWEEP_STEP_ROWS = 1_000
  * `budgetMs` has no effect: a frozen process freezes this store too.
  *
  * @param tx - Passed to the handler as `context.tx`.
+ *
+ * @example
+ * ```ts
+ * import { createGuard } from '@onceward/core'
+ * import { memoryInbox, toDelivery } from '@onceward/core/memory'
+ *
+ * const billing = createGuard({ consumer: 'billing', inbox: memoryInbox() }, async () => {})
+ * await billing.process(toDelivery({ orderId: 'o-1' }, { headers: { 'idempotency-key': 'o-1' } }))
+ * ```
  */
 export function memoryInbox(): MemoryInbox<undefined>
 export function memoryInbox<Tx>(tx: Tx): MemoryInbox<Tx>

@@ -89,6 +89,20 @@ type AnyWebhookOptions = AnyHttpOptions &
  * Unlike there, `fingerprint` is `'none'` by default: providers change details of an event when they deliver it again.
  *
  * @throws {@link ConfigurationError} naming every invalid option.
+ *
+ * @example
+ * ```ts
+ * import { expressRoute } from '@onceward/http/express'
+ * import { createWebhookGuard, stripeSignature } from '@onceward/http/webhooks'
+ *
+ * const paid = createWebhookGuard(
+ *   { consumer: 'webhooks.stripe', inbox, verify: stripeSignature(secret) },
+ *   async ({ key }, { tx }) => {
+ *     await tx.query('insert into payments (event_id) values ($1)', [key])
+ *   },
+ * )
+ * app.post('/webhooks', expressRoute(paid))
+ * ```
  */
 export function createWebhookGuard<Tx = undefined, Decoded = unknown, Payload = Decoded>(
   options: WebhookGuardOptions<Payload, Tx, Decoded>,

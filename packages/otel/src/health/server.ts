@@ -61,6 +61,17 @@ export interface HealthServer extends AsyncDisposable {
  * report has no payload, key or secret. Anybody who reaches the port may read it.
  *
  * @throws {@link ConfigurationError}, also if the port is in use.
+ *
+ * @example
+ * ```ts
+ * import { healthServer } from '@onceward/otel/health'
+ *
+ * await using server = await healthServer({
+ *   consumptions: { orders: consumption },
+ *   guards: [billing],
+ *   port: 8080,
+ * })
+ * ```
  */
 export async function healthServer(options: HealthServerOptions): Promise<HealthServer> {
   refuseUnknownNames('healthServer', options, NAMES)
