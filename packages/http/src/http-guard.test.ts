@@ -1,4 +1,3 @@
-import { memoryInbox } from '@onceward/core/memory'
 import { describe, expect, test, vi } from 'vitest'
 import { z } from 'zod'
 import {
@@ -10,7 +9,7 @@ import {
   shown,
   silent,
 } from './fixtures/charges.ts'
-import { createHttpGuard, type HttpGuard, runningOf } from './http-guard.ts'
+import { type HttpGuard, runningOf } from './http-guard.ts'
 
 const send = async (guard: HttpGuard, sent: Sent = {}): Promise<Shown> =>
   shown(await guard.fetch(requestOf(sent)))
@@ -259,35 +258,5 @@ describe('a key that is in flight', () => {
     gate.resolve()
     expect((await first).status).toBe(201)
     await guard.close()
-  })
-})
-
-describe('the options', () => {
-  const handler = charged
-  const good = { consumer: 'charges', inbox: memoryInbox(), tenant: 'none' } as const
-  test.each([
-    ['no tenant', { tenant: undefined }, /`tenant` to be a function.*'none'/],
-    ['a tenant that is a name', { tenant: 'acme' }, /`tenant` to be a function/],
-    ['a misspelt name', { tenat: 'none' }, /does not know "tenat", did you mean "tenant"/],
-    [
-      'a cookie among the stored headers',
-      { storedHeaders: ['Set-Cookie'] },
-      /without `Set-Cookie`/,
-    ],
-    ['a limit of no bytes', { maxBodyBytes: 0 }, /`maxBodyBytes` to be an integer.*bytes/],
-    ['fewer waiting requests than none', { maxWaiting: -1 }, /`maxWaiting` to be an integer/],
-    ['an unknown wish for hang-ups', { onHangUp: 'stop' }, /`onHangUp` to be 'finish' or 'abort'/],
-    ['no store', { inbox: undefined }, /`inbox` or `leases`, got neither/],
-    ['a deadline of none', { deadlineMs: 0 }, /`deadlineMs` to be an integer/],
-    // Red before: every request was answered 400, as if its body were wrong.
-    ['an object that is no schema', { schema: { parse: charged } }, /`schema` to be a Standard/],
-    ['a decoder that is no function', { decode: 'json' }, /`decode` to be a function/],
-    ['an option of queues', { retry: {} }, /createHttpGuard does not know "retry"/],
-  ])('with %s are refused', (_what, wrong, message) => {
-    expect(() => createHttpGuard({ ...good, ...wrong } as never, handler)).toThrow(message)
-  })
-
-  test('without a handler are refused', () => {
-    expect(() => createHttpGuard(good, undefined as never)).toThrow(/Expected a handler/)
   })
 })

@@ -80,29 +80,3 @@ describe('a script', () => {
     }
   })
 })
-
-const pipelining = { options: { enableAutoPipelining: true } }
-
-test('a cluster of ioredis that makes pipelines gets each script outside of them', async () => {
-  const { asked, sent } = setUp(ioredis, forgetful, { isCluster: true, ...pipelining })
-  expect(await asked).toBe('answer of lone eval')
-  expect(sent).toEqual([
-    ['lone evalsha', 'abc', ...flat],
-    ['lone eval', 'return 1', ...flat],
-  ])
-})
-
-test.each<[string, object]>([
-  ['a client of one server that makes pipelines', { isCluster: false, ...pipelining }],
-  ['a client that does not say whether it is a cluster', pipelining],
-  ['a cluster without pipelines', { isCluster: true, options: { enableAutoPipelining: false } }],
-  ['a cluster without options', { isCluster: true }],
-  [
-    'a cluster that cannot send a command outside of them',
-    { isCluster: true, ...pipelining, createBuiltinCommand: undefined },
-  ],
-])('%s gets scripts as any other command', async (_, beside) => {
-  const { asked, sent } = setUp(ioredis, forgetful, beside)
-  expect(await asked).toBe('answer of eval')
-  expect(sent.map(([command]) => command)).toEqual(['evalsha', 'eval'])
-})

@@ -101,13 +101,6 @@ describe('the start of a guard', () => {
     its.disconnect()
   })
 
-  it('leaves no key behind', async () => {
-    await client.flushall()
-    await redisLeases(client).open?.(testRegistration())
-    await redisLeases(client).open?.(testRegistration({ identity: testHistory().identity }))
-    expect(await client.dbsize()).toBe(0)
-  })
-
   it('without an inbox warns that Redis may lose data, and says how to change that', async () => {
     await using own = await redis({ native: true, settings: { appendonly: 'no' } })
     const its = new Redis(own.connection.port)

@@ -1,7 +1,6 @@
 import { ConfigurationError, StoreUnavailableError } from '@onceward/core'
 import { describe, expect, it, test } from 'vitest'
 import { scriptedRedis } from './fixtures/scripted-redis.ts'
-import type { ScriptBatch } from './run-script.ts'
 
 /** A guard that starts on a server with this INFO. */
 function setUp(info = 'redis_version:7.2.0\r\nmaxmemory_policy:noeviction', isTruth = true) {
@@ -9,78 +8,6 @@ function setUp(info = 'redis_version:7.2.0\r\nmaxmemory_policy:noeviction', isTr
   redis.answers.set('examine', () => [[60_000, info]])
   return redis
 }
-const ids = (calls: readonly ScriptBatch[]) => calls.map(({ entries }) => entries[0]?.id)
-
-describe('the self-test', () => {
-  it('claims one test event, and forgets it in the end', async () => {
-    const { session, calls } = setUp()
-    await session.start()
-    expect(calls.map(({ script }) => script)).toEqual([
-      ...['claim', 'claim', 'renew', 'examine', 'claim', 'forget'],
-    ])
-    expect(new Set(ids(calls)).size).toBe(1)
-  })
-
-  it('passes whichever of the two claims wins', async () => {
-    const { session, answers } = setUp()
-    const claim = answers.get('claim')!
-    const winner = Promise.withResolvers<unknown>()
-    let asked = 0
-    answers.set('claim', async (batch) => {
-      asked += 1
-      if (asked === 1) await winner.promise
-      const answer = await claim(batch)
-      winner.resolve(answer)
-      return answer
-    })
-    await expect(session.start()).resolves.toBeUndefined()
-  })
-
-  it.each<[string, RegExp, ScriptBatch['script'], () => readonly unknown[]]>([
-    ['two claims win', /acquired and acquired/, 'claim', () => [['acquired', 'first', 1]]],
-    ['no claim wins', /unknown and unknown/, 'claim', () => [['OK']]],
-    ['a winner lost its claim', /the winner still holds/, 'renew', () => [0]],
-    ['claims end with their lease', /outlives.*\(PTTL 5\)/, 'examine', () => [[5, '']]],
-    ['claims have no end', /outlives.*\(PTTL -1\)/, 'examine', () => [[-1, '']]],
-    ['answers are not those of the script', /PTTL NaN/, 'examine', () => [null]],
-  ])('refuses a Redis on which %s', async (_, message, script, answer) => {
-    const { session, answers, calls, sent } = setUp()
-    answers.set(script, answer)
-    const starting = session.start()
-    await expect(starting).rejects.toThrow(ConfigurationError)
-    await expect(starting).rejects.toThrow(message)
-    // Each of its three rounds has an event of its own, which is forgotten.
-    expect(sent('forget')).toBe(3)
-    expect(new Set(ids(calls)).size).toBe(3)
-  })
-
-  it.each<[string, readonly unknown[]]>([
-    ['a first claim', ['acquired', 'first', 1]],
-    ['a takeover that is not counted', ['acquired', 'takeover', 1]],
-    ['a retry', ['acquired', 'retry', 2]],
-    ['a duplicate', ['duplicate']],
-    ['held for ever', ['in-progress', 1]],
-  ])('refuses a Redis on which a claim after the lease is %s', async (kind, answer) => {
-    const { session, answers, sent } = setUp()
-    const claim = answers.get('claim')!
-    answers.set('claim', (batch) => (batch.entries[0]?.args[2] === '5' ? [answer] : claim(batch)))
-    await expect(session.start()).rejects.toThrow(/a claim after the lease expired is a takeover/)
-    // It ends, also where the lease does not.
-    expect(sent('claim')).toBe(3 * (kind === 'held for ever' ? 202 : 3))
-  })
-
-  it('waits for the end of the lease', async () => {
-    const { session, answers, sent } = setUp()
-    const claim = answers.get('claim')!
-    answers.set('claim', (batch) =>
-      batch.entries[0]?.args[2] === '5' && sent('claim') < 202
-        ? [['in-progress', 1]]
-        : claim(batch),
-    )
-    await expect(session.start()).resolves.toBeUndefined()
-    expect(sent('claim')).toBe(202)
-  })
-})
 
 describe('a round of the self-test that fails', () => {
   // Red when a flush during the start refuses a server that works.

@@ -71,19 +71,6 @@ describe('the error of a failed call', () => {
     )
   })
 
-  test('ends with one full stop, also if the text of the client has one', () => {
-    const error = toStoreError(new Error('Command timed out.'), 'claim')
-    expect(error.message).toBe('Redis failed at claim: Command timed out.')
-  })
-
-  test('names an error without a text, and what is no error', () => {
-    class TimeoutError extends Error {}
-    expect(toStoreError(new TimeoutError(), 'renew').message).toBe(
-      'Redis failed at renew: TimeoutError.',
-    )
-    expect(toStoreError('gone', 'renew').message).toBe('Redis failed at renew: gone.')
-  })
-
   test('is the typed one, if it has one already', () => {
     const typed = new ConfigurationError('other keys')
     expect(toStoreError(typed, 'claim')).toBe(typed)
@@ -112,13 +99,6 @@ describe('the error of a start', () => {
       expect(toStartError(error)).toBe(error)
     }
   })
-})
-
-test('what is no error is no answer of a cluster', () => {
-  expect(needsOneNode('CROSSSLOT Keys in request')).toBe(false)
-  expect(needsOneNode(undefined)).toBe(false)
-  expect(needsOneNode(new Error('XCROSSSLOT'))).toBe(false)
-  expect(needsOneNode(new Error('not Too many Cluster redirections'))).toBe(false)
 })
 
 test.each([

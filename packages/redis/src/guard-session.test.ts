@@ -52,27 +52,6 @@ describe('the start', () => {
     expect(registration.told).toEqual([])
   })
 
-  it('tests Redis once at a time', async () => {
-    const { session, answers, clock, sent } = beside()
-    const examine = answers.get('examine')!
-    answers.set('examine', fails)
-    await session.start()
-    const gate = Promise.withResolvers<void>()
-    answers.set('examine', async (batch) => {
-      await gate.promise
-      return examine(batch)
-    })
-    for (let turn = 0; turn < 3; turn += 1) {
-      clock.nowMs += 11_000
-      await expect(session.claim([newClaim()])).rejects.toThrow(/its self-test must pass/)
-      await idle()
-    }
-    expect(sent('examine')).toBe(2)
-    gate.resolve()
-    await idle()
-    expect(await session.claim([newClaim()])).toEqual([first])
-  })
-
   it.each([
     ['refused at the start', false],
     ['refused when it comes back', true],
@@ -115,30 +94,9 @@ describe('the start', () => {
     expect(unknown.calls).toEqual([])
     await expect(unknown.session.claim([newClaim()])).rejects.toThrow(/identity of PostgreSQL/)
   })
-
-  it('warns of settings that work, but not well', async () => {
-    const { session, answers, registration } = scriptedRedis()
-    answers.set('examine', () => [[60_000, 'redis_version:7.2.0\r\nmaxmemory_policy:allkeys-lru']])
-    await session.start()
-    expect(registration.told[0]).toMatchObject({
-      level: 'warn',
-      message: expect.stringContaining('evict'),
-      fields: { consumer: 'billing', remedy: expect.stringContaining('noeviction') },
-    })
-  })
 })
 
 describe('a claim', () => {
-  test('of no events asks nobody, even while Redis is not called', async () => {
-    const { session, answers, calls } = beside()
-    answers.set('claim', fails)
-    await session.start()
-    calls.length = 0
-    expect(await session.claim([])).toEqual([])
-    expect(await session.release([])).toEqual([])
-    expect(calls).toEqual([])
-  })
-
   // Red when a mark of Redis is believed although PostgreSQL may have failed over to a server without the commit.
   test('believes no done mark while PostgreSQL does not say which history it has', async () => {
     const { session, answers, clock, fire, postgres } = beside()
@@ -202,21 +160,6 @@ describe('a claim', () => {
     expect(calls[0]?.entries.map(({ id }) => id)).toEqual(
       (isGranted ? [one, three] : [one, two, three]).map((claim) => claim?.id),
     )
-  })
-
-  test('without an answer is released whole, and a release that fails is nobody else’s trouble', async () => {
-    const { session, answers, calls } = beside()
-    await session.start()
-    answers.set('claim', fails)
-    answers.set('release', fails)
-    calls.length = 0
-    const claims = [newClaim(), newClaim()]
-    await expect(session.claim(claims)).rejects.toThrow(/Connection is closed/)
-    await idle()
-    expect(calls.map(({ script, entries }) => [script, entries.length])).toEqual([
-      ['claim', 2],
-      ['release', 2],
-    ])
   })
 })
 

@@ -51,70 +51,7 @@ test.each<[ScriptName, Namespace, boolean]>([
   ])
 })
 
-describe('a batch', () => {
-  it('is sent at once, a hundred events in each script, and answered in order', async () => {
-    const gate = Promise.withResolvers<void>()
-    const { calls, run } = setUp(async (_, names) => {
-      await gate.promise
-      return names
-    })
-    const asked = run({ script: 'renew', namespace: unmarked, entries: entriesOf(201) })
-    expect(calls.map(({ keys }) => keys.length)).toEqual([100, 100, 1])
-    gate.resolve()
-    expect(await asked).toEqual(Array.from({ length: 201 }, (_, index) => String(index)))
-    expect(await run({ script: 'renew', namespace: unmarked, entries: [] })).toEqual([])
-    expect(calls).toHaveLength(3)
-  })
-
-  it('that fails in part is reported when all of it has ended', async () => {
-    const gate = Promise.withResolvers<void>()
-    let running = 0
-    const { run } = setUp(async (_, names) => {
-      // The second of two scripts.
-      if (names.includes('100')) throw new Error('OOM command not allowed')
-      running += 1
-      await gate.promise
-      running -= 1
-      return names
-    })
-    let error: unknown
-    const failed = run({ script: 'renew', namespace: unmarked, entries: entriesOf(101) }).catch(
-      (thrown: unknown) => {
-        error = thrown
-      },
-    )
-    await new Promise((resolve) => setImmediate(resolve))
-    expect([error, running]).toEqual([undefined, 1])
-    gate.resolve()
-    await failed
-    expect(String(error)).toMatch(/Redis failed at renew: it is full/)
-    expect(running).toBe(0)
-  })
-
-  it.each([[undefined], ['OK'], [['only one']], [['one', 'two', 'three']]])(
-    'whose events are not all answered has failed: %j',
-    async (answers) => {
-      const { run } = setUp(() => answers)
-      await expect(
-        run({ script: 'renew', namespace: unmarked, entries: entriesOf(2) }),
-      ).rejects.toThrow(/did not answer every event/)
-    },
-  )
-})
-
 describe('on a cluster', () => {
-  it('each event has a script of its own, from the first refusal on', async () => {
-    const { calls, run } = setUp((call, names) => {
-      if (call.keys.length > 1) throw crossSlot
-      return names
-    })
-    const batch = { script: 'renew', namespace: unmarked, entries: entriesOf(3) } as const
-    expect(await run(batch)).toEqual(['0', '1', '2'])
-    expect(calls.map(({ keys }) => keys.length)).toEqual([3, 1, 1, 1])
-    expect(await run(batch)).toEqual(['0', '1', '2'])
-    expect(calls).toHaveLength(7)
-  })
-
   // Red when an event whose keys are on two nodes for a while cannot be claimed or completed.
   it('an event whose slot moves is decided without its marks', async () => {
     const { calls, run } = setUp((call, names) => {
@@ -144,13 +81,4 @@ describe('on a cluster', () => {
     })
     expect(await odd.run(batch)).toEqual([undefined])
   })
-})
-
-test('the other errors of a server are not answered by smaller scripts', async () => {
-  const { calls, run } = setUp(() => {
-    throw new Error('READONLY You can’t write against a read only replica.')
-  })
-  const batch = { script: 'renew', namespace: unmarked, entries: entriesOf(2) } as const
-  await expect(run(batch)).rejects.toThrow(/connect to the primary/)
-  expect(calls).toHaveLength(1)
 })

@@ -9,11 +9,9 @@ import { type StoredAnswer, toResult } from './answer.ts'
 import { AnswerError } from './answer-error.ts'
 import {
   acceptedOutcomeOf,
-  lastProblem,
   type Outcome,
   outcomeOf,
   outcomeOfThrown,
-  PROBLEMS,
   statusOnly,
 } from './outcome.ts'
 import { HttpProblem } from './problem.ts'
@@ -168,11 +166,6 @@ describe('the answer to a delivery that runs later', () => {
     expect(shown[2]).toBe(status === 503 ? '2' : undefined)
     expect(shown.slice(0, 2)).toEqual([status, kind])
   })
-
-  test('names what could not be stored', () => {
-    const settlement = { kind: 'defer', cause: 'not-stored', reason: 'failed', until: NOW_MS }
-    expect(detailOf(accepted(settlement))).toBe('The delivery cannot be stored.')
-  })
 })
 
 describe('what is thrown around the handler', () => {
@@ -181,40 +174,4 @@ describe('what is thrown around the handler', () => {
     const odd = new HttpProblem({ status: 403, title: 'x', headers: { 'x-a': 'a\r\nb: c' } })
     expect(outcomeOfThrown(odd)).toEqual({ kind: 'threw', error: expect.any(AnswerError) })
   })
-
-  test.each([null, undefined, 'route', 5, () => undefined])(
-    'is the cause of an Error if it is not an object: %s',
-    (value) => {
-      const { error } = outcomeOfThrown(value) as { readonly error: Error }
-      expect([error.message, error.cause]).toEqual([
-        'A value was thrown that is not an Error. Throw an Error instead.',
-        value,
-      ])
-    },
-  )
-
-  test('goes on as it is otherwise', () => {
-    const value = { code: 5 }
-    expect(outcomeOfThrown(value)).toEqual({ kind: 'threw', error: value })
-    expect(outcomeOfThrown(thrown)).toEqual({ kind: 'threw', error: thrown })
-  })
-})
-
-test('each problem of the guard has a status of an error and a title', () => {
-  for (const [name, [status, title]] of Object.entries(PROBLEMS)) {
-    expect([status >= 400, title], name).toEqual([true, expect.stringMatching(/^\w/)])
-  }
-})
-
-test('the last problem of a connection keeps its own headers', () => {
-  const last = lastProblem('body-too-large', { headers: { 'x-limit': '5' } })
-  expect(Object.fromEntries(last.kind === 'reply' ? last.reply.headers : [])).toMatchObject({
-    ...{ connection: 'close', 'x-limit': '5', 'content-type': 'application/problem+json' },
-  })
-  expect(shownOf(lastProblem('body-too-large'))).toEqual([
-    413,
-    'body-too-large',
-    undefined,
-    'close',
-  ])
 })

@@ -38,14 +38,6 @@ test('a misspelt option is refused, and a copy of a problem is none', () => {
   expect({ ...copy }).toEqual({ ...problem, status: 409 })
 })
 
-test('the name of a problem may be changed and removed, as that of any error', () => {
-  const problem = new HttpProblem(given)
-  problem.name = 'CardDeclined'
-  expect(problem.name).toBe('CardDeclined')
-  Reflect.deleteProperty(problem, 'name')
-  expect(Object.hasOwn(problem, 'name')).toBe(false)
-})
-
 test('a problem is known by its brand, also one of another copy of the package', () => {
   expect(HttpProblem.is(new HttpProblem(given))).toBe(true)
   expect(HttpProblem.is({ [Symbol.for('onceward.http-problem')]: true })).toBe(true)
