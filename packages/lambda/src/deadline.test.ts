@@ -72,17 +72,6 @@ describe('the deadline', () => {
     )
   })
 
-  test.each([2 ** 31, 1e12, Number.MAX_SAFE_INTEGER])(
-    'of a local runtime without a limit, which says %i ms, does not end at once',
-    async (leftMs) => {
-      // Longer than the millisecond after which a timer fires that is set too far.
-      const work = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 20))
-      const guard = createGuard({ consumer, inbox: memoryInbox(), logger: silent }, work)
-      const Records = [sqsRecord({ id: 'a' })]
-      expect(idsOf(await lambdaSqs(guard)({ Records }, contextOf(leftMs)))).toEqual([])
-    },
-  )
-
   test('holds although a store never answers, and what is known by then is answered', async () => {
     const memory = memoryInbox()
     const warnings: unknown[] = []
@@ -190,18 +179,6 @@ describe('changeVisibility', () => {
         ['handle-c', 43_200_000],
       ],
     )
-  })
-
-  test('is not called for a message whose outcome was not known in time', async () => {
-    const changes: unknown[] = []
-    const { guard } = setUp({ inbox: { open: () => new Promise(() => undefined) } })
-    const handler = lambdaSqs(guard, {
-      ...{ marginMs: 200, changeVisibility: (change) => void changes.push(change) },
-    })
-    expect(idsOf(await handler({ Records: [sqsRecord({ id: 'a' })] }, contextOf(300)))).toEqual([
-      'a',
-    ])
-    expect(changes).toEqual([])
   })
 
   // Red when the error is logged as it is: HTTP clients keep the request, with its credentials, in their errors.

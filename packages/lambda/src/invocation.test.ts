@@ -5,7 +5,7 @@ import { describe, expect, test } from 'vitest'
 import { consumer, setUp, silent } from './fixtures/billing.ts'
 import { contextOf, idsOf, sqsRecord } from './fixtures/events.ts'
 import { lambdaSqs } from './index.ts'
-import { leftMsOf, type Settled, throwIfUnfinished } from './invocation.ts'
+import { type Settled, throwIfUnfinished } from './invocation.ts'
 
 const Records = [sqsRecord({ id: 'a' })]
 
@@ -49,29 +49,6 @@ function onClock({ workMs = 0, inbox = memoryInbox() }: Work) {
   }
   return { clock, guard, invoke, logs, runs }
 }
-
-describe('what an invocation has left', () => {
-  test.each([
-    [5_000, 5_000],
-    [0, 0],
-    [900_001, 900_000],
-  ])('is %i ms of %i', (leftMs, expected) => {
-    expect(leftMsOf({ getRemainingTimeInMillis: () => leftMs })).toBe(expected)
-  })
-
-  test('is unknown without a number, so that only the limits of the guard hold', async () => {
-    expect(leftMsOf(undefined)).toBeUndefined()
-    expect(leftMsOf({} as never)).toBeUndefined()
-    for (const odd of [Number.NaN, Number.POSITIVE_INFINITY, '5000', null, undefined]) {
-      expect(leftMsOf({ getRemainingTimeInMillis: () => odd as number })).toBeUndefined()
-    }
-    const { invoke, logs, runs } = onClock({ workMs: 20_000 })
-    expect(await invoke(undefined)).toEqual({ ids: [], afterMs: 20_000 })
-    const [bounded] = runs
-    expect(bounded?.leftMs).toBeGreaterThan(20_000)
-    expect(logs).toEqual([])
-  })
-})
 
 test('an invocation starts its messages with 50 ms for handlers, and with less it says why it does not', async () => {
   const enough = onClock({ workMs: 10 })

@@ -69,10 +69,6 @@ test('a header is a list of bytes, signed or not, and its last value is the text
   })
 })
 
-test.each([undefined, null, 'text', {}])('headers that are %j are none', (headers) => {
-  expect(deliveryOf({ headers })).toMatchObject({ headers: {}, raw: { message: { headers: {} } } })
-})
-
 describe('partition and offset', () => {
   test.each([
     [3, 7],
@@ -83,30 +79,6 @@ describe('partition and offset', () => {
     expect(source.position).toBe('3/7')
     expect(raw).toMatchObject({ partition: 3, message: { offset: '7' } })
   })
-
-  const odd: readonly unknown[] = [
-    ...['', ' 5 ', '0x10', '1e3', '5.0', '+5', '-5', '5\n', '٣', '5a', '9'.repeat(20)],
-    ...[-1, 1.5, 1e21, true, null, undefined, [5], {}, { toString: '' }],
-  ]
-
-  // Red when a text that only JavaScript takes for a number becomes a place, or the place of another record.
-  test.each(odd.map((value) => [value] as const))('%j is neither', (value) => {
-    for (const more of [{ partition: value }, { offset: value }]) {
-      expect(() => deliveryOf(more)).toThrow(ConfigurationError)
-      expect(() => deliveryOf(more)).toThrow(/records of Kafka with `topic`, `partition`/)
-    }
-  })
-})
-
-// Red when the timestamp of a record becomes a text like "[object Object]", or cannot be made one.
-test('a record whose timestamp is no number has none, as Kafka says it', () => {
-  for (const timestamp of [undefined, null, -1, '-1', true, [5], {}, { toString: '' }]) {
-    const { producedAt, raw, source } = deliveryOf({ timestamp })
-    expect(producedAt).toBeUndefined()
-    expect(source.incarnation).toBe(':-1')
-    expect(raw).toMatchObject({ message: { timestamp: '-1' } })
-  }
-  expect(deliveryOf({ timestamp: 0 }).producedAt).toEqual(new Date(0))
 })
 
 // Red when an empty key becomes an empty ordering key, which the guard takes for none.

@@ -124,13 +124,6 @@ test('property: partial responses hold the first record of each partition that i
   )
 })
 
-test('with partial responses, nothing to send again is an empty list', async () => {
-  const { guard } = setUp()
-  const handler = lambdaKafka(guard, { partialResponses: true })
-  expect(await handler(eventOf([]))).toEqual({ batchItemFailures: [] })
-  expect(await handler(eventOf([kafkaRecord({ offset: 0 })]))).toEqual({ batchItemFailures: [] })
-})
-
 describe('an event of another source is refused before anything runs', () => {
   test.each([
     undefined,

@@ -47,16 +47,6 @@ test('a delivery contains everything that SQS knows of a message, and raw is the
   })
 })
 
-test('a message of the least content becomes a delivery', () => {
-  const bare = toDelivery({ eventSource: 'aws:sqs' })
-  expect(bare).toMatchObject({
-    ...{ body: Buffer.alloc(0), headers: {}, messageId: undefined, redelivered: true },
-    source: { broker: 'sqs', queue: 'unknown', position: undefined },
-  })
-  expect(bare.raw).toStrictEqual({ Attributes: {} })
-  expect(deliveryOf({ messageId: '', messageAttributes: {} }).raw).not.toHaveProperty('MessageId')
-})
-
 test.each([{ body: 5 }, { messageId: 5 }, { body: null }, { eventSource: 'aws:kinesis' }])(
   'a record with %j is no record of SQS',
   (more) => {
@@ -137,15 +127,6 @@ test.each(['{"text":"schön"}', '\ud800', ''])(
     expect(rest).toEqual([])
   },
 )
-
-test('a replayed dead letter has its message in raw again, although SQS sent no body', async () => {
-  const { body: _, ...record } = sqsRecord({ id: 'm-1' })
-  const [first, again] = await rawsOf((guard, isEmpty) =>
-    lambdaSqs(guard)({ Records: isEmpty ? [] : [record] }),
-  )
-  expect(first).toMatchObject({ MessageId: 'm-1' })
-  expect(again).toStrictEqual(first)
-})
 
 test('the body is stored once', () => {
   const body = 'x'.repeat(10_000)

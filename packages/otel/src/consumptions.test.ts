@@ -61,33 +61,6 @@ test('every value of health is told, in seconds, with the attributes of the list
   }
 })
 
-test('a consumer that has made no progress yet has no idle time, and a clock that is behind none below 0', async () => {
-  const { collect, meterProvider } = newest()
-  let health = HEALTH
-  meterConsumptions({ orders: { health: () => health } }, { meterProvider })
-  const idle = async () =>
-    (await collect()).filter(({ name }) => name === 'onceward.consumption.idle')
-  expect(await idle()).toEqual([])
-  expect((await collect()).map(({ name }) => name)).toContain('onceward.consumption.state')
-  health = { ...HEALTH, lastProgressAt: new Date(Date.now() + 60_000) }
-  expect(await idle()).toMatchObject([{ value: 0 }])
-})
-
-test('after its end no health is read', async () => {
-  const { collect, meterProvider } = newest()
-  let reads = 0
-  const health = (): Health => {
-    reads += 1
-    return HEALTH
-  }
-  const end = meterConsumptions({ orders: { health } }, { meterProvider })
-  await collect()
-  expect(reads).toBe(1)
-  end()
-  await collect()
-  expect(reads).toBe(1)
-})
-
 test('what is no consumption is refused', () => {
   const wrong = { orders: {} } as unknown as { readonly orders: { health: () => Health } }
   expect(() => meterConsumptions(wrong)).toThrow(

@@ -30,12 +30,6 @@ test('the tables are read at most once in the given time', async () => {
   expect(clock.asked.map(({ keepAlive }) => keepAlive)).toEqual([false, false])
 })
 
-test('nothing that is open is asked for again at once', async () => {
-  const { asked, read } = setUp(async () => undefined)
-  expect([await read(), await read()]).toEqual([undefined, undefined])
-  expect(asked).toHaveBeenCalledTimes(2)
-})
-
 test('a database that does not answer is asked once, and each reader waits for two seconds', async () => {
   const gate = Promise.withResolvers<InboxFigures>()
   const { asked, clock, read } = setUp(() => gate.promise)

@@ -286,8 +286,3 @@ test.each<[object, RegExp]>([
 ])('%j is refused', (options, message) => {
   expect(() => meterObserver(options)).toThrow(message)
 })
-
-test.each([5, null, {}, 'global'])('a meterProvider without getMeter is refused: %j', (value) => {
-  const make = () => meterObserver({ meterProvider: value as never })
-  expect(make).toThrow(/^Expected `meterProvider` of meterObserver/)
-})

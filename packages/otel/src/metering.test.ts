@@ -36,33 +36,6 @@ function leased(held: number) {
 
 afterEach(() => metrics.disable())
 
-test('a mark that says no is as one that is left out', async () => {
-  const { collect, meterProvider } = newest()
-  const observe = meterObserver({ meterProvider })
-  observe(RECORD)
-  observe({ ...RECORD, redelivered: false, parked: false, repeated: false })
-  observe({ ...RECORD, redelivered: true, parked: true, repeated: true })
-  expect(countsOf(await collect(), 'deliveries')).toEqual({
-    'ack duplicate copy': 2,
-    'ack duplicate redelivered true true': 1,
-  })
-})
-
-test('a delivery without a run is no run, and a run that was acked has no error', async () => {
-  const { collect, meterProvider } = newest()
-  const observe = meterObserver({ meterProvider })
-  observe(RECORD)
-  const runs = async () =>
-    (await collect()).filter(
-      ({ name }) => name === 'messaging.process.duration' || name === 'onceward.attempts',
-    )
-  expect(await runs()).toEqual([])
-  observe({ ...RECORD, handlerMs: 5, settlement: { kind: 'ack', by: 'processed' } })
-  const told = await runs()
-  expect(told.map(({ value }) => value)).toEqual([1, 1])
-  expect(told.filter(({ attributes }) => 'error.type' in attributes)).toEqual([])
-})
-
 /** The provider, with a count of what its counters were given. */
 function counting(meterProvider: MeterProvider) {
   const add = vi.fn<Counter['add']>()
@@ -89,30 +62,6 @@ test('the series of dead letters begin once for each queue and consumer', () => 
   expect([RECORD, RECORD, other, other].map(addedBy)).toEqual([8, 1, 8, 1])
 })
 
-// Red when guards are watched anew with each delivery: what they had counted would count again.
-test('a delivery changes nothing of the renewals', async () => {
-  const { collect, meterProvider } = newest()
-  const observe = meterObserver({ meterProvider })
-  observe.watch?.(leased(5).guard)
-  for (let delivery = 0; delivery < 3; delivery += 1) {
-    expect(countsOf(await collect(), 'lease.renewals')).toEqual({ held: 5 })
-    observe(RECORD)
-  }
-})
-
-test('a provider that was replaced tells of the guards no more', async () => {
-  const [former, now] = [newest(), newest()]
-  metrics.setGlobalMeterProvider(former.meterProvider)
-  const observe = meterObserver()
-  observe.watch?.(leased(5).guard)
-  expect(countsOf(await former.collect(), 'guard.in_hand')).toEqual({ '': 1 })
-  metrics.disable()
-  metrics.setGlobalMeterProvider(now.meterProvider)
-  observe(RECORD)
-  expect(countsOf(await former.collect(), 'guard.in_hand')).toEqual({})
-  expect(countsOf(await now.collect(), 'guard.in_hand')).toEqual({ '': 1 })
-})
-
 test('the renewals of guards count when they have closed, one after the other', async () => {
   const { collect, meterProvider } = newest()
   const { watch } = meterObserver({ meterProvider })
@@ -127,27 +76,6 @@ test('the renewals of guards count when they have closed, one after the other', 
     stops[index]?.()
     expect(await renewals()).toEqual({ held: 12 })
   }
-})
-
-test('a guard without leases has none after its end either', async () => {
-  const { collect, meterProvider } = newest()
-  const { guard, state } = leased(0)
-  state.isOver = true
-  const stop = meterObserver({ meterProvider }).watch?.(guard)
-  await collect()
-  stop?.()
-  const names = (await collect()).map(({ name }) => name)
-  expect(names).toContain('onceward.guard.in_hand')
-  expect(names.filter((name) => name.startsWith('onceward.lease'))).toEqual([])
-})
-
-test('the tables are asked by a guard that may ask, if another one of the consumer may not', async () => {
-  const { collect, meterProvider } = newest()
-  const figures = async () => ({ deadLetters: {}, parked: 3, parkedForMs: 0, tables: [] })
-  const guard = { ...leased(0).guard, figures }
-  meterObserver({ meterProvider, figuresEveryMs: false }).watch?.({ ...guard })
-  meterObserver({ meterProvider }).watch?.(guard)
-  expect(countsOf(await collect(), 'parked')).toEqual({ '': 3 })
 })
 
 test('`figuresEveryMs: false` asks no table', async () => {

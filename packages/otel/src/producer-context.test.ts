@@ -7,7 +7,6 @@ import {
   type TextMapPropagator,
   trace,
 } from '@opentelemetry/api'
-import fc from 'fast-check'
 import { afterEach, expect, test } from 'vitest'
 import { producerLinks } from './producer-context.ts'
 
@@ -57,26 +56,6 @@ test('of the flags only the sampled one is kept', () => {
   expect(['00', '01', 'ff', 'fe'].map(flagsOf)).toEqual([0, 1, 1, 0])
 })
 
-test('a binary attribute of SQS is read from the message', () => {
-  const MessageAttributes = {
-    traceparent: { DataType: 'Binary', BinaryValue: Buffer.from(SENT) },
-  }
-  expect(spansOf({}, { MessageAttributes })).toEqual([SPAN])
-})
-
-test('whatever stands in the headers, at most one link is made and nothing is thrown', () => {
-  const headers = fc.dictionary(
-    fc.constantFrom('traceparent', 'tracestate', '__proto__'),
-    fc.oneof(fc.string({ unit: 'binary' }), fc.constant(SENT)),
-  )
-  const raw = fc.oneof(fc.anything(), fc.record({ MessageAttributes: fc.anything() }))
-  fc.assert(
-    fc.property(headers, raw, (given, message) => {
-      expect(spansOf(given, message).length).toBeLessThanOrEqual(1)
-    }),
-  )
-})
-
 test('the registered propagator decides, whatever its headers are called', () => {
   const other: TextMapPropagator = {
     fields: () => ['b3'],
@@ -92,18 +71,4 @@ test('the registered propagator decides, whatever its headers are called', () =>
   expect(spansOf({ b3: '1111111111111111', traceparent: SENT })).toEqual(['1111111111111111'])
   // An id of zeros names no span, so the propagator's answer is not used.
   expect(spansOf({ b3: '0000000000000000', traceparent: SENT })).toEqual([SPAN])
-})
-
-test('a propagator gets headers alone, whatever it asks for', () => {
-  const got: unknown[] = []
-  propagation.setGlobalPropagator({
-    fields: () => [],
-    inject: () => undefined,
-    extract: (context: Context, carrier: unknown, getter: TextMapGetter) => {
-      got.push(...['constructor', 'toString', 'b3'].map((name) => getter.get(carrier, name)))
-      return context
-    },
-  })
-  expect(spansOf({ b3: 'x' })).toEqual([])
-  expect(got).toEqual([undefined, undefined, 'x'])
 })

@@ -64,20 +64,6 @@ test('a span ends once, and leaves nothing at the signal of its run', async () =
   expect([late.ends, inTime.ends].map(({ mock }) => mock.calls.length)).toEqual([1, 1])
 })
 
-// biome-ignore lint/suspicious/noThenProperty: an object with such a field is no promise, so it must come back unchanged
-const noPromise = { then: 7 }
-
-test.each([[null], [undefined], [7], ['then'], [noPromise]])(
-  'what a handler returns without a promise comes back as it is: %j',
-  (returned) => {
-    const { spans, tracerProvider } = (SDKS[0] as (typeof SDKS)[number])[1]()
-    const context = { signal: new AbortController().signal } as HandlerContext<unknown>
-    const handler = traced((_: readonly GuardEvent<unknown>[]) => returned, { tracerProvider })
-    expect(handler([], context)).toBe(returned)
-    expect(spans()).toHaveLength(1)
-  },
-)
-
 test('the span of a handler that never ends says why it was aborted', () => {
   const { spans, tracerProvider } = (SDKS[0] as (typeof SDKS)[number])[1]()
   const stop = new AbortController()

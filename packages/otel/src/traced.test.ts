@@ -267,28 +267,7 @@ test('an error is told by its code if that is a text, and without a stack if it 
   expect(stacks).toEqual([true, true, false])
 })
 
-test.each([null, 7])('a handler that returns %j ends its span', async (result) => {
-  const { spans, tracerProvider } = newest()
-  const guard = createGuard(
-    options(),
-    traced(() => result, { tracerProvider }),
-  )
-  await guard.process(fromKafka())
-  expect(spans()).toHaveLength(1)
-  await guard.close()
-})
-
 test('an unknown option is refused', () => {
   const wrong = { tracer: 1 } as unknown as { tracerProvider?: undefined }
   expect(() => traced(() => undefined, wrong)).toThrow(/traced does not know "tracer"/)
-})
-
-test.each([
-  [undefined, 'undefined'],
-  [null, 'null'],
-  [{}, 'object'],
-])('%o is refused in the place of a handler', (handler, type) => {
-  expect(() => traced(handler as never)).toThrow(
-    `Expected a handler as the first argument of traced, got ${type}.`,
-  )
 })

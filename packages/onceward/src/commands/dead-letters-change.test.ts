@@ -1,8 +1,7 @@
-import { describe, expect, onTestFinished, test, vi } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { commanded } from '../fixtures/commanded.ts'
-import { type Answers, CURRENT, scriptedDatabase } from '../fixtures/scripted-database.ts'
-import { toJson } from '../render/visible.ts'
-import { type Change, change, discardCommand, replayCommand } from './dead-letters-change.ts'
+import { type Answers, CURRENT } from '../fixtures/scripted-database.ts'
+import { replayCommand } from './dead-letters-change.ts'
 
 const ID = '0c5d9f52-6f3c-9b3a-2f86-8f5b7a5e6f10'
 const OTHER = '1c5d9f52-6f3c-9b3a-2f86-8f5b7a5e6f10'
@@ -20,36 +19,6 @@ const usageSaying = (text: string) =>
 /** What the statements that change were told: ids, the operator and the reason. */
 const changes = ({ asked }: Awaited<ReturnType<typeof commanded>>) =>
   asked.filter(({ sql }) => sql.includes('with free')).map(({ values }) => values)
-
-describe('by ids', () => {
-  test('each is changed once, in any case, and nobody is asked', async () => {
-    const ran = await commanded(replayCommand, [ID, OTHER, ID.toUpperCase()], TWO)
-    expect(ran).toMatchObject({ code: 0, stdout: '2 dead letters will run again.\n', stderr: '' })
-    expect(changes(ran)).toEqual([[`{${ID},${OTHER}}`, null]])
-  })
-
-  test('a discard is told why and by whom', async () => {
-    const ran = await commanded(
-      discardCommand,
-      [ID, '--why', 'test data', '--by', 'bob'],
-      [['with free', [ID]], ...CURRENT],
-    )
-    expect(ran).toMatchObject({ code: 0, stdout: '1 dead letter discarded.\n' })
-    expect(changes(ran)).toEqual([[`{${ID}}`, 'bob', 'test data']])
-  })
-
-  test('one that is no dead letter is named, and the command says no', async () => {
-    const ran = await commanded(replayCommand, [ID], CURRENT)
-    expect(ran.code).toBe(1)
-    expect(ran.stdout).toContain(`${ID} was left as it is: no such dead letter`)
-  })
-
-  test('nothing is changed in tables that this release cannot use', async () => {
-    const ran = await commanded(replayCommand, [ID], [['with free', [ID]]])
-    expect(ran.failure).toMatchObject({ message: expect.stringContaining('no tables') })
-    expect(changes(ran)).toEqual([])
-  })
-})
 
 describe('by a filter', () => {
   test('with --yes exactly what it selects is changed', async () => {
@@ -112,96 +81,4 @@ test.each<readonly [readonly string[], string]>([
   const ran = await commanded(replayCommand, [...args, '--yes'], TWO)
   expect(ran.failure).toEqual(usageSaying(message))
   expect(changes(ran)).toEqual([])
-})
-
-test('a discard must say why, before anything is read', async () => {
-  const { asked, failure } = await commanded(discardCommand, [ID, '--why', ''], TWO)
-  expect(failure).toEqual(usageSaying('Expected --why not to be empty'))
-  expect(asked).toEqual([])
-  const none = await commanded(discardCommand, [ID], TWO)
-  expect(none.failure).toMatchObject({ code: 'commander.missingMandatoryOptionValue' })
-})
-
-test('all that a filter selects may be limited', async () => {
-  const { code } = await commanded(replayCommand, ['--all', '--limit', '1', '--yes'], TWO)
-  expect(code).toBe(0)
-})
-
-describe('what was changed', () => {
-  const acting = async (act: ReturnType<Change['begin']>, ids = [ID], clock = [0]) => {
-    const [said, progress]: [string[], string[]] = [[], []]
-    let at = 0
-    const now = vi.spyOn(performance, 'now').mockImplementation(() => clock[at++] ?? 0)
-    onTestFinished(() => now.mockRestore())
-    const output = {
-      ...{ isJson: false, showsProgress: true, style: (_: unknown, text: string) => text },
-      answer: (value: unknown, text: () => string) => said.push(toJson(value), text()),
-      note: (text: string) => said.push(text),
-      progress: (text: string) => progress.push(text),
-    }
-    const made = { verb: 'replay', did: 'done', size: 1, begin: () => act } as const
-    const work = { database: scriptedDatabase(), output, options: { schema: 'onceward' } }
-    const ended = await change(work as never, made, ids).catch((error: unknown) => error)
-    return { said, progress, ended }
-  }
-
-  test('and what was left as it was is said, with the error as a terminal may show it', async () => {
-    const untouched = [
-      { id: ID, why: 'not-sent', error: 'no\u001b queue' },
-      { id: OTHER, why: 'held' },
-    ] as const
-    const { ended, said } = await acting(async () => ({ done: ['a'], untouched }))
-    expect(said[1]).toBe(
-      [
-        '1 dead letter done.',
-        `${ID} was left as it is: nothing was sent (no\\u{1b} queue).`,
-        `${OTHER} was left as it is: another process publishes, sends or changes it: try again in 30 s.`,
-      ].join('\n'),
-    )
-    expect(ended).toBe(1)
-  })
-
-  test('is told before the failure that ended it', async () => {
-    let calls = 0
-    const { ended, said } = await acting(
-      async (done) => {
-        calls += 1
-        if (calls === 2) throw new Error('connection lost')
-        return { done, untouched: [] }
-      },
-      [ID, OTHER],
-    )
-    expect(said).toEqual([`{"done":["${ID}"],"untouched":[]}`, '1 dead letter done.'])
-    expect(ended).toMatchObject({ exitCode: 3, message: 'connection lost' })
-  })
-
-  const ids = ['1', '2', '3', '4'].map((digit) => ID.replace(/^0/, digit))
-  const act = async (done: readonly string[]) => ({ done, untouched: [] })
-
-  test('is shown while it goes on, at most each 100 ms', async () => {
-    const { ended, progress } = await acting(act, ids, [100, 101, 201, 202])
-    expect(progress).toEqual([
-      '[###############---------------] 2 of 4',
-      // The third is 100 ms later, which is not more.
-      '[##############################] 4 of 4',
-      '',
-    ])
-    expect(ended).toBe(0)
-  })
-
-  test('is shown as a bar that is full only at the end', async () => {
-    const { progress } = await acting(act, ids.slice(1), [1_000, 2_000, 3_000])
-    expect(progress).toEqual([
-      '[##########--------------------] 1 of 3',
-      '[####################----------] 2 of 3',
-      '[##############################] 3 of 3',
-      '',
-    ])
-    const odd = await acting(
-      act,
-      [...ids, ...['8', '9', 'a'].map((digit) => ID.replace(/^0/, digit))],
-      [1_000],
-    )
-    expect(odd.progress[0]).toBe('[####--------------------------] 1 of 7')
-  })
 })

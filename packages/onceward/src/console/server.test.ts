@@ -3,9 +3,8 @@ import { type IncomingHttpHeaders, request, type Server } from 'node:http'
 import { type AddressInfo, connect } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { usage } from '../failure.ts'
-import { HEADERS, LOOPBACK } from './access.ts'
-import { type Question, Refused } from './api.ts'
+import { LOOPBACK } from './access.ts'
+import type { Question } from './api.ts'
 import { createConsole } from './server.ts'
 
 // Red before: the error event had no listener, so it ended the process.
@@ -74,77 +73,11 @@ const post = (body: string) => {
   return send('/api/replay', { method: 'POST', headers, body })
 }
 
-describe('the page', () => {
-  test.each([
-    ['/', 'text/html; charset=utf-8'],
-    ['/main.js', 'text/javascript; charset=utf-8'],
-    ['/style.css', 'text/css; charset=utf-8'],
-    ['/icon.svg', 'image/svg+xml'],
-  ])('%s is %s', async (path, type) => {
-    const { headers, status, text: body } = await send(path)
-    expect({ status, type: headers['content-type'] }).toEqual({ status: 200, type })
-    expect(body.length).toBeGreaterThan(100)
-    expect(headers).toMatchObject(HEADERS)
-  })
-
-  test.each([
-    ...['ask', 'dom', 'plot', 'consumers', 'waiting', 'letters', 'letter', 'event', 'findings'],
-    'change',
-  ])('loads /%s.js', async (name) => {
-    expect((await send(`/${name}.js`)).status).toBe(200)
-  })
-
-  test.each(['/none', '/constructor', '/__proto__', '/index.html', '/../api.ts', '/api', '//'])(
-    'is nothing at %s',
-    async (path) => {
-      expect(await send(path)).toMatchObject({
-        ...{ status: 404, text: '{"error":"There is no such page."}' },
-      })
-    },
-  )
-})
-
 describe('a question', () => {
-  test('is answered as JSON, with its parameters and without a body', async () => {
-    expect(await ask('letter?id=7&x=a%20b')).toMatchObject({
-      ...{ status: 200, text: '{"fine":true}' },
-      headers: { 'content-type': 'application/json; charset=utf-8', ...HEADERS },
-    })
-    const [question] = asked
-    expect(question).toMatchObject({ name: 'letter', body: undefined })
-    expect([...(question?.query ?? [])]).toEqual([
-      ['id', '7'],
-      ['x', 'a b'],
-    ])
-  })
-
-  test('that changes has its body read', async () => {
-    expect((await post('{"ids":["é"]}')).status).toBe(200)
-    expect(asked).toMatchObject([{ name: 'replay', body: { ids: ['é'] } }])
-  })
-
-  test('without the token reaches nothing', async () => {
-    expect(await send('/api/status')).toMatchObject({
-      ...{ status: 401, text: '{"error":"The token is missing or wrong."}', headers: HEADERS },
-    })
-    expect(asked).toEqual([])
-  })
-
   test('has characters that hide text shown, in names and texts', async () => {
     answer = async () => ({ 'a\u202e': ['b\u0000'] })
     const { text: body } = await ask('status')
     expect(JSON.parse(body)).toEqual({ 'a\\u{202e}': ['b\\u{0}'] })
-  })
-
-  test.each<readonly [unknown, number, string]>([
-    [new Refused(404, 'There is no such question.'), 404, 'There is no such question.'],
-    [usage('Which event?'), 400, 'Which event?'],
-    [new Error('connection lost'), 503, 'connection lost'],
-  ])('that ends with %s has status %i', async (error, status, message) => {
-    answer = async () => {
-      throw error
-    }
-    expect(await ask('status')).toMatchObject({ status, text: JSON.stringify({ error: message }) })
   })
 
   test.each(['', '{', 'ids'])('whose body is %j is refused', async (body) => {

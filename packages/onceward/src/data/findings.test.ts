@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { readServer, type ServerFacts, serverFindings } from './server-findings.ts'
+import { type ServerFacts, serverFindings } from './server-findings.ts'
 import type { ConsumerStatus, Status, TableStatus } from './status.ts'
 import { type Horizons, tableFindings } from './table-findings.ts'
 
@@ -12,27 +12,6 @@ const SERVER: ServerFacts = {
   ...{ idleInTransactionMs: 0, transactionMs: 0, connections: 10, maxConnections: 100 },
   ...{ oldestTransactionMs: 0, standbys: 0, lagBytes: null, lagMs: null },
 }
-
-test('the facts of a server are its one row', async () => {
-  expect(await readServer(async <T>() => [SERVER as T])).toBe(SERVER)
-  await expect(readServer(async () => [])).rejects.toThrow('PostgreSQL answered no row')
-})
-
-test.each<Partial<ServerFacts>>([
-  { versionNum: 140_000 },
-  { nowMs: NOW - 30_000 },
-  { idleInTransactionMs: 60_000 },
-  { transactionMs: 60_000 },
-  { connections: 85 },
-  { oldestTransactionMs: 600_000 },
-])('a server with %j, at the limit, is in order', (facts) => {
-  expect(serverFindings({ ...SERVER, ...facts }, NOW)).toEqual([])
-})
-
-test('a server in order has no findings', () => {
-  expect(serverFindings(SERVER, NOW)).toEqual([])
-  expect(serverFindings({ ...SERVER, standbys: 2, synchronousStandbys: 'a' }, NOW)).toEqual([])
-})
 
 test.each<readonly [Partial<ServerFacts>, string, RegExp]>([
   [{ versionNum: 130_010, version: '13.10' }, 'error', /PostgreSQL 13\.10/],
@@ -78,22 +57,6 @@ function found(over: Partial<Status>, horizons = NONE, schema?: string) {
   }
   return tableFindings(status, horizons, schema)
 }
-
-test('tables in order have no findings', () => {
-  expect(found({})).toEqual([])
-  expect(found({ sweptAtMs: null })).toEqual([])
-  expect(found({}, new Map([['', 15 * 24 * HOUR]]))).toEqual([])
-  expect(found({ sweptAtMs: NOW - 24 * HOUR })).toEqual([])
-  expect(found({ sweptAtMs: NOW + HOUR })).toEqual([])
-})
-
-test.each<Partial<ConsumerStatus>>([
-  { waiting: 3, seenAtMs: NOW - 2 * HOUR },
-  { seenAtMs: NOW - 5 * HOUR },
-  { overdueMs: 300_000, parked: 1 },
-])('a consumer with %j has no findings', (over) => {
-  expect(found({ consumers: [{ ...CONSUMER, ...over }] })).toEqual([])
-})
 
 const DEAD = [{ consumer: 'billing', reason: 'fatal', count: 2, oldestMs: NOW - HOUR }]
 

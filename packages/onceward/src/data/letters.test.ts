@@ -1,48 +1,11 @@
 import { describe, expect, test } from 'vitest'
 import { type Answers, scriptedQuery } from '../fixtures/scripted-database.ts'
-import { counts, isId, type LetterFilter, letterOf, selected, summaries } from './letters.ts'
+import { isId, letterOf } from './letters.ts'
 
 const ID = '0c5d9f52-6f3c-9b3a-2f86-8f5b7a5e6f10'
 const MIB = 1024 * 1024
 const TABLES = { quoted: '"shop"' }
 const base64 = (text: string): string => Buffer.from(text).toString('base64')
-
-describe('the dead letters that match', () => {
-  const all = [null, null, null, null, null, null, null]
-
-  test.each<readonly [LetterFilter, readonly unknown[]]>([
-    [{}, all],
-    [
-      { consumer: 'billing', reason: 'fatal', kind: 'event', sinceMs: 1, untilMs: 2, search: 'x' },
-      ['billing', 'fatal', 'event', 1, 2, 'x', 'x'],
-    ],
-    [{ sinceMs: 0 }, [null, null, null, 0, null, null, null]],
-    // Keys are stored escaped, errors are not.
-    [{ search: 'a\nb' }, [null, null, null, null, null, 'a\nb', String.raw`a\nb`]],
-    // PostgreSQL takes no NUL, and stores this sign for it in an error.
-    [{ consumer: 'a\0b', search: '\0' }, ['a␀b', null, null, null, null, '␀', String.raw`\u0000`]],
-  ])('of %j are counted as they are listed', async (filter, values) => {
-    const { asked, query } = scriptedQuery([])
-    await counts(query, TABLES, filter)
-    await summaries(query, TABLES, filter)
-    await selected(query, TABLES, { ...filter, limit: 7 })
-    expect(asked.map((each) => each.values)).toEqual([values, [...values, null], [...values, 7]])
-  })
-
-  test('are those of all consumers, if nothing is said', async () => {
-    const { asked, query } = scriptedQuery([])
-    await counts(query, TABLES)
-    expect(asked[0]?.values).toEqual(all)
-  })
-
-  test('are what PostgreSQL answers', async () => {
-    const rows = [{ id: ID }]
-    const { query } = scriptedQuery([['shop', rows]])
-    expect(await summaries(query, TABLES, {})).toBe(rows)
-    expect(await counts(query, TABLES)).toBe(rows)
-    expect(await selected(query, TABLES, {})).toBe(rows)
-  })
-})
 
 test.each([
   [ID, true],

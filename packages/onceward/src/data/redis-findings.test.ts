@@ -1,4 +1,4 @@
-import { afterEach, describe, expect, test, vi } from 'vitest'
+import { afterEach, expect, test, vi } from 'vitest'
 import { redisFindings } from './redis-findings.ts'
 
 const POLICY = 'redis_version:7.2.0\r\nmaxmemory_policy:noeviction'
@@ -54,19 +54,6 @@ async function found({
 
 afterEach(() => {
   vi.restoreAllMocks()
-})
-
-describe('no finding is', () => {
-  test.each<Told>([
-    {},
-    { info: { role: 'master', used_memory: 90, maxmemory: 100, connected_slaves: 2 } },
-    { info: { used_memory: 90, maxmemory: 0 } },
-    { isTruth: true, info: { connected_slaves: 0 } },
-    { isTruth: true },
-    { pingsMs: [20] },
-  ])('%j', async (told) => {
-    expect((await found(told)).findings).toEqual([])
-  })
 })
 
 test.each<readonly [Told, string, RegExp]>([

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { facts, LEASE, NOW, REDIS, REGISTERED, TROUBLE } from '../fixtures/facts.ts'
+import { facts, LEASE, NOW, REDIS, TROUBLE } from '../fixtures/facts.ts'
 import type { EventFacts } from './event-facts.ts'
 import { storyOf } from './story.ts'
 
@@ -32,33 +32,6 @@ describe('the state', () => {
   ])('of %j is %s', (over, state) => {
     expect(storyOf(facts(over)).state).toBe(state)
   })
-})
-
-test.each<readonly [string, Partial<EventFacts>, boolean]>([
-  ['nothing', {}, false],
-  ['a lease that cannot be read', { lease: 'forbidden' }, false],
-  ['a Redis without it', { redis: REDIS }, false],
-  ['a registered consumer', { registration: REGISTERED }, false],
-  ['a row', row('d'), true],
-  ['a refused message', { refused: [REFUSED] }, true],
-  ['an entry of the audit', { audit: [ASKED] }, true],
-  ['a lease', { lease: LEASE }, true],
-  ['a mark in Redis', { redis: { ...REDIS, isMarked: true } }, true],
-  ['a lease in Redis', { redis: { ...REDIS, kind: 'in-progress' } }, true],
-])('with %s, that the event is known is %s', (_, over, isKnown) => {
-  expect(storyOf(facts(over)).isKnown).toBe(isKnown)
-})
-
-test('a done event was committed, with its result, and is forgotten after the window', () => {
-  const done = { ...row('d'), registration: REGISTERED, result: '{"charged":true}' }
-  expect(told(done)).toEqual([
-    '-60: the effect was committed (start of the transaction)',
-    '86340: the dedup window ends: the sweep may forget the event',
-  ])
-  expect(details(done)).toEqual(['result: {"charged":true}', undefined])
-  expect(told(row('d'))).toHaveLength(1)
-  expect(storyOf(facts(row('d'))).chapters[0]).not.toHaveProperty('detail')
-  expect(told({ ...row('r'), registration: REGISTERED })).toEqual([])
 })
 
 describe('of an event with trouble', () => {
@@ -95,26 +68,6 @@ describe('of an event with trouble', () => {
     const trouble = { ...TROUBLE, ...over }
     expect(told({ ...row('x'), trouble })).toEqual([`-2: ${what}`])
     expect(details({ trouble })).toEqual([over.error])
-  })
-
-  test('a failure without an error has no detail, and one that was discarded was not published', () => {
-    const trouble = { ...TROUBLE, reason: 'fatal', published: true, discardedAtMs: NOW - 1_000 }
-    expect(told({ ...row('x'), trouble })).toEqual([
-      '-2: dead-lettered (fatal) after 1 attempt',
-      '-1: discarded',
-    ])
-    expect(storyOf(facts({ trouble })).chapters[0]).not.toHaveProperty('detail')
-  })
-
-  test.each([
-    [{}, 'attempt 2 is due'],
-    [{ parked: true }, 'attempt 2 is due, from PostgreSQL (parked)'],
-    [
-      { parked: true, alone: true },
-      'attempt 2 is due, from PostgreSQL (parked), alone in its process',
-    ],
-  ])('one that waits with %j has a next attempt', (over, what) => {
-    expect(told({ ...row('w'), trouble: { ...TROUBLE, ...over } })).toEqual([`1: ${what}`])
   })
 })
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import type { Letter, LetterSummary } from '../data/letters.ts'
-import { countsText, letterText, listText } from './letters.ts'
+import type { LetterSummary } from '../data/letters.ts'
+import { countsText, listText } from './letters.ts'
 
 const MARKED = { style: (style: unknown, text: string) => `<${String(style)}>${text}</>` }
 const PLAIN = { style: (_: unknown, text: string) => text }
@@ -59,60 +59,4 @@ test('counts are lines, in which nothing is hidden', () => {
     { consumer: 'c', reason: 'd', count: 1 },
   ]
   expect(countsText(counts)).toBe('  a\\u{1b}  b\\u{202e}  2\n  c  d  1')
-})
-
-describe('one dead letter', () => {
-  const LETTER: Letter = {
-    ...{ ...SUMMARY, source: { broker: 'sqs' }, properties: { messageId: 'm-1', times: 3 } },
-    ...{ headers: { a: 'b\u001b' }, body: Buffer.from('{"a":1}') },
-  }
-  const BODY = { form: 'json', text: '{"a":1}' } as const
-
-  test('is its fields, its body and its error', () => {
-    const error = 'Error: declined\n    at \u001bpay'
-    expect(letterText({ ...LETTER, error }, BODY, MARKED)).toBe(
-      [
-        '<bold>id           </> e-1',
-        '<bold>consumer     </> billing',
-        '<bold>kind         </> buried event',
-        '<bold>key          </> o-1',
-        '<bold>reason       </> fatal',
-        '<bold>attempts     </> 2',
-        '<bold>first failed </> 2026-11-22T19:59:59.123Z',
-        '<bold>last failed  </> 2026-11-22T20:00:00.123Z',
-        '<bold>published    </> no',
-        '<bold>source       </> {"broker":"sqs"}',
-        '<bold>messageId    </> m-1',
-        '<bold>times        </> 3',
-        '<bold>headers      </> {"a":"b\\u001b"}',
-        '<bold>body         </> 7 bytes, shown as json',
-        '',
-        '{"a":1}',
-        '',
-        '<bold>error</>',
-        'Error: declined\n    at \\u{1b}pay',
-      ].join('\n'),
-    )
-  })
-
-  test('that was refused, of a tenant, published and sent back says so', () => {
-    const letter: Letter = {
-      ...{ ...LETTER, kind: 'refused', tenant: 'acme\u001b', key: null, error: null },
-      ...{ published: true, isRequeued: true },
-    }
-    const note = 'The first 1 byte.'
-    const lines = letterText(letter, { ...BODY, note }, MARKED).split('\n')
-    expect(lines).toEqual(
-      expect.arrayContaining([
-        '<bold>kind         </> refused message',
-        '<bold>key          </> –',
-        '<bold>tenant       </> acme\\u{1b}',
-        '<bold>refused      </> 2 times',
-        '<bold>published    </> yes',
-        '<bold>requeue      </> not confirmed; a copy may be in its queue',
-        '<yellow>The first 1 byte.</>',
-      ]),
-    )
-    expect(lines.at(-1)).toBe('–')
-  })
 })

@@ -53,11 +53,6 @@ test.each([
   })
 })
 
-test('without guards and without consumers there is nothing to be ill', () => {
-  const report = reportOf({ consumptions: [], guards: [] })
-  expect(report).toEqual({ isLive: true, isReady: true, consumptions: {}, guards: [] })
-})
-
 const told = (text: string): readonly string[] =>
   text.split('\n').filter((line) => line !== '' && !line.startsWith('#'))
 
@@ -70,20 +65,4 @@ test('the metrics tell a consumer once, and what one of its guards lacks', async
     `onceward_guard_outage{${billing},onceward_dependency="leases"} 0`,
     `onceward_guard_outage{${billing},onceward_dependency="dead-letters"} 0`,
   ])
-})
-
-test('the metrics tell that a guard lacks nothing', async () => {
-  const lines = told(metricsText({ consumptions: [], guards: [await guardThat('available')] }))
-  expect(lines.map((line) => line.split(' ').at(-1))).toEqual(['0', '0', '0', '0'])
-})
-
-test('the metrics tell how a consumer is, by its name', () => {
-  const lines = told(metricsText({ consumptions: [['orders', health('paused')]], guards: [] }))
-  expect(lines).toEqual(
-    expect.arrayContaining([
-      'onceward_consumption_state{onceward_consumption="orders",onceward_state="running"} 0',
-      'onceward_consumption_state{onceward_consumption="orders",onceward_state="paused"} 1',
-      'onceward_consumption_in_flight{onceward_consumption="orders"} 2',
-    ]),
-  )
 })
