@@ -59,9 +59,7 @@ const SCOPES: Readonly<Record<string, (name: string, value: string) => string>> 
     name === 'search_path' ? `set local search_path = ${value}` : `set local ${name} = '${value}'`,
   session: (name, value) =>
     name === 'search_path' ? `set search_path = ${value}` : `set ${name} = '${value}'`,
-  'in a function': (name, value) => `select public.change('${name}', '${value}', true)`,
-  'in a function, for the session': (name, value) =>
-    `select public.change('${name}', '${value}', false)`,
+  'by set_config': (name, value) => `select pg_catalog.set_config('${name}', '${value}', true)`,
   'in a trigger': (name, value) => `insert into public.changes values ('${name}', '${value}')`,
 }
 
@@ -69,8 +67,6 @@ const OBJECTS = `
 create table effects (key text, tenant text, synchronous_commit text);
 create table changes (name text, value text);
 grant all on effects, changes to public;
-create function change(name text, value text, is_local boolean) returns text language plpgsql as
-  $$ begin return pg_catalog.set_config(name, value, is_local); end $$;
 create function change_too() returns trigger language plpgsql as
   $$ begin perform pg_catalog.set_config(new.name, new.value, true); return new; end $$;
 create trigger changing after insert on changes for each row execute function change_too();
@@ -283,7 +279,7 @@ describe.each(PLACES)(
     )
 
     // Red when a setting of one handler is there for the next one.
-    it.each(['local', 'in a function'])(
+    it.each(['local', 'by set_config'])(
       'a tenant that is set %s is not seen by the next',
       async (scope) => {
         const guard = newGuard('batch')
