@@ -1,13 +1,96 @@
 import { setImmediate as turn } from 'node:timers/promises'
-import { expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import type { OnStop } from '../model/runtime.ts'
-import { chunks, inTurns, toLanes } from './lanes.ts'
+import { chunks, type InLane, inTurns, Lanes, overtaking, toLanes } from './lanes.ts'
 import { stopSignals } from './stop-signals.ts'
 
+/** The first letter of a name is its lane; `-` is no lane. */
+const laneOf = (name: string) => (name.startsWith('-') ? undefined : name.slice(0, 1))
+
+const ALL = ['a1', '-1', 'b1', 'a2', '-2', 'b2', 'a3']
+const inLane = (name: string): InLane => ({ index: ALL.indexOf(name), lane: laneOf(name) })
+
 test('items are grouped by lane in order; items without a lane get their own lane', () => {
-  const items = ['a1', 'x', 'b1', 'a2', 'y', 'b2']
-  const laneOf = (item: string) => (item.length === 2 ? item.slice(0, 1) : undefined)
-  expect(toLanes(items, laneOf)).toEqual([['a1', 'a2'], ['x'], ['b1', 'b2'], ['y']])
+  expect(toLanes(ALL, inLane)).toEqual([['a1', 'a2', 'a3'], ['-1'], ['b1', 'b2'], ['-2']])
+})
+
+test.each([
+  ['two lanes', ['a2', 'b1'], [['a1', 'b1', 'a2', 'b2', 'a3'], ['-1'], ['-2']]],
+  [
+    'two items without a lane',
+    ['-1', '-2'],
+    [
+      ['a1', 'a2', 'a3'],
+      ['-1', '-2'],
+      ['b1', 'b2'],
+    ],
+  ],
+  [
+    'a lane and an item without one',
+    ['-1', 'b2'],
+    [['a1', 'a2', 'a3'], ['-1', 'b1', 'b2'], ['-2']],
+  ],
+  [
+    'a lane and a later item without one',
+    ['b1', '-2'],
+    [['a1', 'a2', 'a3'], ['-1'], ['b1', '-2', 'b2']],
+  ],
+  [
+    'an item and one of its own lane',
+    ['a1', 'a3'],
+    [['a1', 'a2', 'a3'], ['-1'], ['b1', 'b2'], ['-2']],
+  ],
+])('an event that comes in %s joins them, in order', (_, same, expected) => {
+  const lanes = toLanes(ALL, inLane, (name) => (same.includes(name) ? 'same' : name))
+  const sorted = lanes.toSorted((a, b) => ALL.indexOf(a[0] ?? '') - ALL.indexOf(b[0] ?? ''))
+  expect(sorted).toEqual(expected)
+})
+
+describe('a lane', () => {
+  const setUp = () =>
+    new Lanes<number>({ stopsLane: (ms) => ms > 0, laneFollowerOutcome: (ms) => -ms })
+
+  test('runs up to the item that stopped it, and what follows gets its deferral', () => {
+    const lanes = setUp()
+    lanes.note({ index: 1, lane: 'a' }, 0)
+    expect(lanes.isStopped('a')).toBe(false)
+    lanes.note({ index: 2, lane: 'a' }, 7)
+    const outcomes = [1, 2, 3, 9].map((index) => lanes.followerOutcome({ index, lane: 'a' }))
+    expect(outcomes).toEqual([undefined, undefined, -7, -7])
+    expect([lanes.isStopped('a'), lanes.isStopped('b')]).toEqual([true, false])
+    expect(lanes.followerOutcome({ index: 3, lane: 'b' })).toBeUndefined()
+  })
+
+  // The outcomes of a message that could not be read and of a duplicate are known before those of earlier events.
+  test.each([
+    [5, 2],
+    [2, 5],
+  ])(
+    'stops at the earliest of its items, in whatever order their outcomes are known',
+    (...order) => {
+      const lanes = setUp()
+      for (const index of order) lanes.note({ index, lane: 'a' }, index)
+      const outcomes = [1, 3, 6].map((index) => lanes.followerOutcome({ index, lane: 'a' }))
+      expect(outcomes).toEqual([undefined, -2, -2])
+    },
+  )
+
+  test('is no lane for an item without one', () => {
+    const lanes = setUp()
+    lanes.note({ index: 0 }, 7)
+    expect(lanes.isStopped(undefined)).toBe(false)
+    expect(lanes.followerOutcome({ index: 1 })).toBeUndefined()
+  })
+})
+
+test.each([
+  ['nothing, if all run', ['a1', 'b1', 'a2'], []],
+  ['every item behind one of its lane that does not run', ['b1', 'a2', 'b2', 'a3'], ['a2', 'a3']],
+  ['nothing behind an item of another lane', ['b1', 'b2'], []],
+  ['only what is behind the gap', ['a1', 'b2', 'a3'], ['b2', 'a3']],
+  ['no item without a lane', ['-1', '-2'], []],
+])('items that would overtake their lane: %s', (_, going, early) => {
+  expect(overtaking(ALL, going, laneOf)).toEqual(early)
 })
 
 test('batches keep the order and all items', () => {

@@ -1,26 +1,110 @@
 import type { OnStop } from '../model/runtime.ts'
 
-/** Groups items by lane, in order. An item without a lane gets a lane of its own. */
+/** An item of a call, in delivery order. Without a lane, the item is independent of all others. */
+export interface InLane {
+  readonly index: number
+  readonly lane?: string | undefined
+}
+
+/** What an outcome means for the rest of its lane. */
+export interface LaneRule<Outcome> {
+  readonly stopsLane: (outcome: Outcome) => boolean
+  readonly laneFollowerOutcome: (leader: Outcome) => Outcome
+}
+
+/**
+ * The lanes of one call: events, messages without a key and messages that could not be read. A lane runs in delivery
+ * order and stops at its first defer or abandon. What follows gets the same deferral, so that it does not overtake. Every
+ * outcome is noted here, and nothing starts without asking here.
+ */
+export class Lanes<Outcome> {
+  readonly #rule: LaneRule<Outcome>
+  /** Made for the first lane that stops, because most calls have none. */
+  #stops: Map<string, { readonly index: number; readonly outcome: Outcome }> | undefined
+
+  constructor(rule: LaneRule<Outcome>) {
+    this.#rule = rule
+  }
+
+  note({ index, lane }: InLane, outcome: Outcome): void {
+    if (lane === undefined || !this.#rule.stopsLane(outcome)) return
+    this.#stops ??= new Map()
+    const before = this.#stops.get(lane)
+    if (before === undefined || index < before.index) this.#stops.set(lane, { index, outcome })
+  }
+
+  isStopped(lane: string | undefined): boolean {
+    return lane !== undefined && this.#stops?.has(lane) === true
+  }
+
+  /** The outcome of an item behind the one that stopped its lane. Undefined: the item may start in its turn. */
+  followerOutcome({ index, lane }: InLane): Outcome | undefined {
+    const stop = lane === undefined ? undefined : this.#stops?.get(lane)
+    return stop === undefined || index <= stop.index
+      ? undefined
+      : this.#rule.laneFollowerOutcome(stop.outcome)
+  }
+}
+
+/**
+ * Groups items that must run one after the other, in order: those of one lane, and those of one event. Items without
+ * either get a group of their own.
+ *
+ * @param eventOf - Given if one event may come more than once.
+ */
 export function toLanes<Item>(
   items: readonly Item[],
-  laneOf: (item: Item) => string | undefined,
+  laneOf: (item: Item) => InLane,
+  eventOf?: (item: Item) => string,
 ): readonly (readonly Item[])[] {
-  const lanes: Item[][] = []
-  let byName: Map<string | undefined, Item[]> | undefined
+  const groups = new Set<Item[]>()
+  const byLane = new Map<string, Item[]>()
+  const byEvent = new Map<string, Item[]>()
   for (const item of items) {
-    const name = laneOf(item)
-    const known = byName?.get(name)
-    if (known !== undefined) {
-      known.push(item)
-      continue
+    const { lane } = laneOf(item)
+    const event = eventOf?.(item)
+    const mates = lane === undefined ? undefined : byLane.get(lane)
+    const copies = event === undefined ? undefined : byEvent.get(event)
+    const group = mates ?? copies ?? []
+    if (copies !== undefined && copies !== group) {
+      // The event came in another lane before, so both lanes run as one.
+      for (const moved of copies) {
+        const { lane: from } = laneOf(moved)
+        if (from !== undefined) byLane.set(from, group)
+        byEvent.set(eventOf?.(moved) ?? '', group)
+      }
+      group.push(...copies)
+      group.sort((a, b) => laneOf(a).index - laneOf(b).index)
+      groups.delete(copies)
     }
-    const lane = [item]
-    lanes.push(lane)
-    if (name === undefined) continue
-    byName ??= new Map()
-    byName.set(name, lane)
+    group.push(item)
+    groups.add(group)
+    if (lane !== undefined) byLane.set(lane, group)
+    if (event !== undefined) byEvent.set(event, group)
   }
-  return lanes
+  return [...groups]
+}
+
+/** Those of `some` that follow, in their lane, another one of `all`. Both are in delivery order. */
+export function overtaking<Item>(
+  all: Iterable<Item>,
+  some: readonly Item[],
+  laneOf: (item: Item) => string | undefined,
+): readonly Item[] {
+  let blocked: Set<string> | undefined
+  const early: Item[] = []
+  let next = 0
+  for (const item of all) {
+    const isGoing = item === some[next]
+    if (isGoing) next += 1
+    const lane = laneOf(item)
+    if (lane === undefined) continue
+    if (!isGoing) {
+      blocked ??= new Set()
+      blocked.add(lane)
+    } else if (blocked?.has(lane)) early.push(item)
+  }
+  return early
 }
 
 /** Splits items into batches of at most `size`, in order. */

@@ -6,16 +6,16 @@ import { type InFlightEvent, toGuardEvent } from '../model/in-flight-event.ts'
 import { copyOutcome, type Outcome } from '../settlement/outcome.ts'
 import { conflictOutcome } from '../transaction/stored-state.ts'
 import { factsOf, type Processing, storeFailure } from './processing.ts'
-import type { DeliveryGroup } from './receive.ts'
+import type { Received } from './receive.ts'
 
 /** Gives the copies of an event their outcomes, based on the outcome of the leader. */
 export async function concludeCopies(
   processing: Processing,
-  { copies }: DeliveryGroup,
+  { copies }: Received,
   outcome: Outcome,
 ): Promise<void> {
-  for (const { index, member } of copies) {
-    processing.observe(index, await copyEnd(processing, member, outcome), factsOf(member))
+  for (const member of copies) {
+    processing.observe(member.index, await copyEnd(processing, member, outcome), factsOf(member))
   }
 }
 

@@ -13,14 +13,17 @@ interface Sent {
   readonly lane: (typeof LANES)[number]
   readonly kind: (typeof KINDS)[number]
   readonly suspect: boolean
+  readonly hasKey: boolean
 }
 
 /** As a FIFO queue or a partition of Kafka delivers them. */
-const sent = fc.record({
-  lane: fc.constantFrom(...LANES),
-  kind: fc.constantFrom(...KINDS),
-  suspect: fc.boolean(),
-})
+const sentWith = (hasKey: fc.Arbitrary<boolean>): fc.Arbitrary<Sent> =>
+  fc.record({
+    lane: fc.constantFrom(...LANES),
+    kind: fc.constantFrom(...KINDS),
+    suspect: fc.boolean(),
+    hasKey,
+  })
 
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
 
@@ -32,17 +35,16 @@ const UNRECORDED = () => ({
 
 const STORES = {
   'with an inbox': () => ({ inbox: memoryInbox() }),
+  'with an inbox and shared transactions': () => ({
+    ...{ inbox: memoryInbox(), transaction: 'batch' as const },
+  }),
   'with an inbox that cannot record what was refused': UNRECORDED,
+  'with an inbox and leases': () => ({ inbox: memoryInbox(), leases: memoryLeases() }),
   'with leases alone': () => ({ leases: memoryLeases(), onTakeover: 'retry' as const }),
 }
 
-interface Kit {
-  readonly hasKeys: boolean
-  readonly stores: (typeof STORES)[keyof typeof STORES]
-}
-
 /** Delivers all in one call. Answers the numbers of the events in the order in which their handlers began. */
-async function run(all: readonly Sent[], { hasKeys, stores }: Kit) {
+async function run(all: readonly Sent[], stores: (typeof STORES)[keyof typeof STORES]) {
   const began: number[] = []
   const running = new Set<string>()
   const beside: string[] = []
@@ -71,7 +73,7 @@ async function run(all: readonly Sent[], { hasKeys, stores }: Kit) {
       { ...each, n },
       {
         // Without headers of its own, a delivery of a test has a key.
-        headers: hasKeys ? { 'idempotency-key': `k${n}` } : {},
+        headers: each.hasKey ? { 'idempotency-key': `k${n}` } : {},
         ...(each.lane === undefined ? {} : { orderingKey: each.lane }),
         redelivered: each.suspect,
       },
@@ -79,7 +81,8 @@ async function run(all: readonly Sent[], { hasKeys, stores }: Kit) {
   )
   const settlements = await guard.processBatch(deliveries)
   await guard.close()
-  return { began, beside, settlements }
+  // A shared transaction that fails is rolled back, and its events run again in parts.
+  return { began: [...new Set(began)], beside, settlements }
 }
 
 describe.each(Object.entries(STORES))('the order of a lane, %s', (_name, stores) => {
@@ -87,14 +90,15 @@ describe.each(Object.entries(STORES))('the order of a lane, %s', (_name, stores)
   const isRefused = ({ kind }: Sent): boolean => kind === 'garbage' && stores !== UNRECORDED
 
   test.each([
-    ['events', true],
-    ['messages without a key', false],
+    ['events', fc.constant(true)],
+    ['messages without a key', fc.constant(false)],
+    ['both together', fc.boolean()],
   ])(
     'property: %s run one after the other, and none behind one that comes again',
-    async (_, hasKeys) => {
+    async (_, hasKey) => {
       await fc.assert(
-        fc.asyncProperty(fc.array(sent, { maxLength: 12 }), async (all) => {
-          const { began, beside, settlements } = await run(all, { hasKeys, stores })
+        fc.asyncProperty(fc.array(sentWith(hasKey), { maxLength: 12 }), async (all) => {
+          const { began, beside, settlements } = await run(all, stores)
           expect(beside).toEqual([])
           for (const lane of LANES) {
             const mine = [...all.entries()].filter(([, each]) => each.lane === lane)
@@ -114,8 +118,30 @@ describe.each(Object.entries(STORES))('the order of a lane, %s', (_name, stores)
             }
           }
         }),
-        { numRuns: 300 },
+        { numRuns: 100 },
       )
     },
   )
+})
+
+describe.each(Object.entries(STORES))('a message that fails, %s', (_name, stores) => {
+  const fails = { lane: 'red', kind: 'fails', suspect: false } as const
+  const runs = { lane: 'red', kind: 'runs', suspect: false } as const
+
+  // Red when messages with and without a key have lanes of their own: the second one started first and was acked.
+  test.each([
+    ['without a key holds an event', false, true],
+    ['with a key holds a message without one', true, false],
+  ])('%s of its lane, which gets the same deferral', async (_title, ...keys) => {
+    const all = [
+      { ...fails, hasKey: keys[0] as boolean },
+      { ...runs, hasKey: keys[1] as boolean },
+    ]
+    const { began, settlements } = await run(all, stores)
+    expect(began).toEqual([0])
+    const [first, second] = settlements
+    expect(first).toMatchObject({ kind: 'defer', cause: 'handler-failed' })
+    const until = Object(first).until as number
+    expect(second).toMatchObject({ kind: 'defer', cause: 'lane-waits', until })
+  })
 })

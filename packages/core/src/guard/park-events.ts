@@ -4,32 +4,25 @@ import { isConflict } from '../model/state-machine.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import type { Engine } from '../transaction/engine.ts'
 import { conflictOutcome } from '../transaction/stored-state.ts'
-import { concludeCopies, tellDuplicate } from './copies.ts'
-import { factsOf, type Processing, storeFailure } from './processing.ts'
-import type { DeliveryGroup } from './receive.ts'
+import { type EventRun, end } from './event-run.ts'
+import { type Processing, storeFailure } from './processing.ts'
+import type { Received } from './receive.ts'
 
 const TOO_LARGE =
   'The delivery is larger than the inbox stores. Raise `maxStoredBytes` of the inbox, or lower the limit of bodies.'
 
-/** Instead of steps 2 to 4: stores the events, which the poller of a guard of the consumer runs. Never rejects. */
-export async function parkEvents(
-  processing: Processing,
-  groups: readonly DeliveryGroup[],
-): Promise<void> {
-  const outcomes = await park(processing, groups)
-  for (const [index, group] of groups.entries()) {
-    const outcome = outcomes[index] as Outcome
-    processing.observe(group.index, outcome, factsOf(group.member))
-    await concludeCopies(processing, group, outcome)
-  }
+/** Instead of a run: stores the events, which the poller of a guard of the consumer runs. Never rejects. */
+export async function parkEvents(run: EventRun, events: readonly Received[]): Promise<void> {
+  const outcomes = await park(run.processing, events)
+  for (const [index, event] of events.entries()) await end(run, event, outcomes[index] as Outcome)
 }
 
 async function park(
   processing: Processing,
-  groups: readonly DeliveryGroup[],
+  received: readonly Received[],
 ): Promise<readonly Outcome[]> {
   const { breaker, options, stores } = processing
-  const members = groups.map(({ member }) => member)
+  const members = received.map(({ member }) => member)
   try {
     const { engine } = stores
     if (engine === undefined) throw new Error('A guard that parks its events has an inbox.')
@@ -38,7 +31,7 @@ async function park(
     breaker.succeeded()
     const outcomes: Outcome[] = []
     for (const [index, member] of members.entries()) {
-      outcomes.push(await outcomeOf({ processing, engine, member }, answers[index] as ParkAnswer))
+      outcomes.push(await outcomeOf({ engine, member }, answers[index] as ParkAnswer))
     }
     return outcomes
   } catch (error) {
@@ -49,15 +42,11 @@ async function park(
 }
 
 interface Parking {
-  readonly processing: Processing
   readonly engine: Engine
   readonly member: InFlightEvent
 }
 
-async function outcomeOf(
-  { engine, member, processing }: Parking,
-  answer: ParkAnswer,
-): Promise<Outcome> {
+async function outcomeOf({ engine, member }: Parking, answer: ParkAnswer): Promise<Outcome> {
   switch (answer.kind) {
     case 'parked':
       return { kind: 'parked' }
@@ -76,7 +65,6 @@ async function outcomeOf(
         return conflictOutcome(engine, member)
       }
       if (known.kind !== 'done') return { kind: 'parked', repeated: true }
-      await tellDuplicate(processing, member, known.result)
       return { kind: 'duplicate', result: known.result, ageMs: known.ageMs }
     }
     default:

@@ -10,10 +10,10 @@ import type { DeadLetterPublisher } from '../settlement/publish-dead-letter.ts'
 import { withRaw } from '../support/adapter-registry.ts'
 import { identifyAll, type Seen } from './identify-all.ts'
 import type { OpenInbox } from './open-stores.ts'
-import { processEvents } from './process.ts'
+import { processReceived } from './process.ts'
 import type { Facts, Processing } from './processing.ts'
-import { reportWrongAnswer } from './receive.ts'
-import { eventWithoutKey, runUnguarded } from './unguarded.ts'
+import { type Received, reportWrongAnswer } from './receive.ts'
+import { eventWithoutKey } from './unguarded.ts'
 
 /** Parked events taken per poll. The limit is low, so that deliveries from the broker come first. */
 export const POLL_LIMIT = 10
@@ -24,13 +24,6 @@ export interface Background extends Pick<Processing, 'options' | 'call' | 'break
   readonly stores: OpenInbox
   readonly publisher: DeadLetterPublisher
 }
-
-/** A stored delivery, identified with the current options. */
-type Stored =
-  | { readonly kind: 'run'; readonly member: InFlightEvent }
-  | { readonly kind: 'unguarded'; readonly member: InFlightEvent }
-  /** There is nothing to run: the message was refused again, or a later poll tries again. */
-  | { readonly kind: 'none' }
 
 /** What one search has found. */
 export interface Found {
@@ -63,20 +56,15 @@ export async function runDue(
   const deliveries = running.map(({ delivery }) => delivery)
   // A stored message may have ended the process before, so each of them is counted.
   const seen = await identifyAll(background, deliveries, () => true)
-  const stored: Stored[] = []
+  const events: Received[] = []
   for (const [index, event] of running.entries()) {
-    stored.push(await toStored(background, event, seen[index] as Seen))
+    const stored = await toStored(background, { ...event, index }, seen[index] as Seen)
+    if (stored !== undefined) events.push(stored)
   }
-  const members = stored.flatMap((one) => (one.kind === 'run' ? [one.member] : []))
   const onOutcome: OnOutcome = ({ parked }, outcome) => {
     if (parked !== undefined && ENDS.includes(outcome.kind)) onEnded(parked, outcome)
   }
-  await runStored(background, members, { signals, onOutcome })
-  for (const one of stored) {
-    if (one.kind === 'unguarded') {
-      onOutcome(one.member, await runKeyless(background, one.member, signals))
-    }
-  }
+  await runStored(background, events, { signals, onOutcome })
 }
 
 /** Gives a stored delivery the client's message again, as `raw`. */
@@ -101,18 +89,20 @@ type OnOutcome = (member: InFlightEvent, outcome: Outcome) => void
  */
 async function runStored(
   background: Background,
-  members: readonly InFlightEvent[],
+  events: readonly Received[],
   { onOutcome, signals }: { readonly signals: StopSignals; readonly onOutcome: OnOutcome },
 ): Promise<void> {
-  const firsts = new Map(members.toReversed().map((member) => [member.event.id, member]))
-  const free = members.filter(
-    (member) => firsts.get(member.event.id) === member && !background.inFlight.has(member.event.id),
-  )
+  const firsts = new Map(events.toReversed().map((each) => [each.member.event.id, each]))
+  const free = events.filter((each) => {
+    const { id } = each.member.event
+    return firsts.get(id) === each && !background.inFlight.has(id)
+  })
   if (free.length === 0) return
   const report = createReporter(background)
   const resolving: Promise<void>[] = []
+  const members = new Map(free.map(({ member }) => [member.index, member]))
   const observe: Processing['observe'] = (index, outcome, facts) => {
-    const member = free[index] as InFlightEvent
+    const member = members.get(index) as InFlightEvent
     onOutcome(member, outcome)
     const deleting = resolveRefused(background, member, outcome)
     // Awaited when all runs have ended. An error that nobody hears until then would end the process.
@@ -120,22 +110,10 @@ async function runStored(
     resolving.push(deleting)
     report(member.event, outcome, facts)
   }
-  const groups = free.map((member, index) => ({ index, member, copies: [] }))
   const { verdictOn } = background.publisher
-  await processEvents({ ...background, signals, observe, verdictOn }, groups)
+  const processing = { ...background, signals, observe, verdictOn }
+  await processReceived(processing, { events: free, decided: [] })
   await Promise.all(resolving)
-}
-
-async function runKeyless(
-  background: Background,
-  member: InFlightEvent,
-  signals: StopSignals,
-): Promise<Outcome> {
-  const report = createReporter(background)
-  const { handlerMs, outcome } = await runUnguarded(background.stores.engine, member, signals)
-  report(member.event, outcome, { handlerMs })
-  await resolveRefused(background, member, outcome)
-  return outcome
 }
 
 /** Reports a parked run to the hook and the log like any other run, although no broker waits for its settlement. */
@@ -149,24 +127,27 @@ function createReporter({ options, stores }: Background) {
   }
 }
 
-/** A stored event keeps its identity. A refused message is identified again, because the code may have been fixed. */
+/**
+ * The event to run. Undefined if there is none: the message was refused again, or a later poll tries again. A stored event
+ * keeps its identity. A refused message is identified again, because the code may have been fixed.
+ */
 async function toStored(
   background: Background,
-  { delivery, identity, ref }: DueEvent,
+  { delivery, identity, index, ref }: DueEvent & { readonly index: number },
   identified: Seen,
-): Promise<Stored> {
+): Promise<Received | undefined> {
   const { options, stores } = background
   const { session } = stores.engine
-  if (identified.kind === 'decided') return { kind: 'none' }
+  if (identified.kind === 'decided') return undefined
   // A refused message has no attempts that could be counted, so a later poll tries again.
   if (identified.kind === 'retry' && identity === undefined) {
     reportWrongAnswer(options, identified.error)
-    return { kind: 'none' }
+    return undefined
   }
   if (identified.kind === 'identified') {
     const event = identity === undefined ? identified.event : { ...identity, delivery }
     const { orderingKey: lane, payload } = identified
-    return { kind: 'run', member: { event, payload, lane, suspect: true, parked: ref } }
+    return toReceived({ index, event, payload, lane, suspect: true, parked: ref })
   }
   if (identity !== undefined) {
     // The run fails with this error before the handler is called: the event is dead-lettered again, or retried.
@@ -178,12 +159,12 @@ async function toStored(
           )
     await forgetReads(session, identified, delivery)
     const event = { ...identity, delivery }
-    const member = { event, payload: undefined, lane: undefined, suspect: true }
-    return { kind: 'run', member: { ...member, parked: ref, refusal } }
+    const member = { index, event, payload: undefined, lane: undefined, suspect: true }
+    return toReceived({ ...member, parked: ref, refusal })
   }
   if (identified.kind === 'unguarded') {
-    const member = eventWithoutKey(options.runtime, delivery, identified)
-    return { kind: 'unguarded', member: { ...member, parked: ref } }
+    const member = eventWithoutKey(options.runtime, { index, delivery }, identified)
+    return { ...toReceived({ ...member, parked: ref }), hasKey: false }
   }
   if (identified.kind === 'refused') {
     const { error, key, reason } = identified
@@ -193,8 +174,10 @@ async function toStored(
     const outcome: Outcome = { kind: 'dead', reason, attempt: 0, error, ref: stored }
     report({ delivery }, outcome, { key })
   } else await session.resolveRefused(ref.id)
-  return { kind: 'none' }
+  return undefined
 }
+
+const toReceived = (member: InFlightEvent): Received => ({ member, copies: [], hasKey: true })
 
 /** No broker brings the message again, and the operator who replays it has fixed what read it. */
 async function forgetReads(

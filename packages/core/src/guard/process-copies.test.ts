@@ -215,7 +215,7 @@ describe('onDuplicate', () => {
     const onDuplicate = vi.fn()
     const { context } = await setUp({ given: { onDuplicate } })
     const event = { ...newEvent(), id: await eventIdIn(context, named('a')) }
-    const member = { event, payload: 'a', lane: undefined, suspect: false }
+    const member = { index: 0, event, payload: 'a', lane: undefined, suspect: false }
     await tellDuplicate(context, { ...member, parked: {} as never }, 7)
     expect(onDuplicate).not.toHaveBeenCalled()
     await tellDuplicate(context, member, 7)

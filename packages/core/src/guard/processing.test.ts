@@ -31,7 +31,7 @@ test.each<[string, Error, boolean, number]>([
 test('what an outcome is observed with is of its own event', () => {
   const event = newEvent()
   const timings = { beginMs: 1 } as never
-  const member = { event, timings, payload: 1, lane: undefined, suspect: false }
+  const member = { index: 0, event, timings, payload: 1, lane: undefined, suspect: false }
   expect(factsOf(member, 5)).toEqual({ key: event.key, eventId: event.id, handlerMs: 5, timings })
   expect(factsOf(member).handlerMs).toBeUndefined()
 })

@@ -48,26 +48,23 @@ const named = (key: string, over: Partial<Delivery> = {}): Delivery =>
 const keyless = (payload = 'keyless', over: Partial<Delivery> = {}): Delivery =>
   toDelivery(payload, { headers: {}, ...over })
 
-test('deliveries of one payload are one group in the order of the first; each keeps its own', async () => {
+test('deliveries of one payload are one event in the order of the first; each keeps its own', async () => {
   const { take } = setUp({ fingerprint: (payload) => typeof payload })
   const headers = named('a').headers
   const again = ['A', 2, 3].map((payload) => toDelivery(payload, { headers }))
   const deliveries = [named('a'), named('b'), ...again]
-  const { groups, decided, hasRivals, unguarded } = await take(deliveries)
-  const seen = groups.map(({ index, copies, member }) => [
-    index,
-    member.event.key,
-    copies.map((copy) => [copy.index, copy.member.payload]),
+  const { events, decided } = await take(deliveries)
+  const seen = events.map(({ copies, isOtherPayload, member }) => [
+    ...[member.index, member.event.key, isOtherPayload],
+    copies.map((copy) => [copy.index, copy.payload]),
   ])
   expect(seen).toEqual([
-    [0, 'a', [[2, 'A']]],
-    [1, 'b', []],
-    [3, 'a', [[4, 3]]],
+    [0, 'a', false, [[2, 'A']]],
+    [1, 'b', false, []],
+    [3, 'a', true, [[4, 3]]],
   ])
-  expect(hasRivals).toBe(true)
-  expect(await take([named('a'), named('b')])).toMatchObject({ hasRivals: false })
-  expect([decided, unguarded]).toEqual([[], []])
-  expect(groups[0]?.member).toMatchObject({
+  expect(decided).toEqual([])
+  expect(events[0]?.member).toMatchObject({
     event: { id: eventIdOf('billing', undefined, 'a') },
     payload: 'a',
     lane: undefined,
@@ -79,8 +76,12 @@ test('copies find their group among those of several other payloads', async () =
   const { take } = setUp()
   const { headers } = named('a')
   const deliveries = [1, 2, 3, 2, 3].map((payload) => toDelivery(payload, { headers }))
-  const { groups } = await take(deliveries)
-  expect(groups.map(({ index, copies }) => [index, copies.map((copy) => copy.index)])).toEqual([
+  const { events } = await take(deliveries)
+  const indexes = events.map(({ copies, member }) => [
+    member.index,
+    copies.map((copy) => copy.index),
+  ])
+  expect(indexes).toEqual([
     [0, []],
     [1, [3]],
     [2, [4]],
@@ -109,8 +110,8 @@ test('synchronous user functions are not awaited', () => {
 test('asynchronous user functions are awaited in order, also next to synchronous ones', async () => {
   const eventKey = ({ payload }: { readonly payload: unknown }): string =>
     (payload === 'b' ? 'b' : Promise.resolve(payload)) as string
-  const { groups } = await setUp({ eventKey }).take([keyless('a'), keyless('b'), keyless('c')])
-  expect(groups.map(({ member }) => member.event.key)).toEqual(['a', 'b', 'c'])
+  const { events } = await setUp({ eventKey }).take([keyless('a'), keyless('b'), keyless('c')])
+  expect(events.map(({ member }) => member.event.key)).toEqual(['a', 'b', 'c'])
 })
 
 test.each([
@@ -121,22 +122,18 @@ test.each([
   [{ deliveryCount: 2 }, true],
   [{ redelivered: false, deliveryCount: 2 }, true],
 ])('a delivery with %o is suspect: %s', async (over, suspect) => {
-  const { groups } = await setUp().take([named('a', { ...over, orderingKey: 'lane' })])
-  expect(groups).toMatchObject([{ member: { suspect, lane: 'lane' } }])
+  const { events } = await setUp().take([named('a', { ...over, orderingKey: 'lane' })])
+  expect(events).toMatchObject([{ member: { suspect, lane: 'lane' } }])
 })
 
 test('without a key, by policy, each delivery is an event of its own without stored state', async () => {
   const { take } = setUp({ onMissingKey: 'unguarded' })
   const delivery = keyless('keyless', { redelivered: true, orderingKey: 'lane' })
-  const { groups, decided, unguarded } = await take([named('a'), delivery])
+  const { events, decided } = await take([named('a'), delivery])
   const event = { id: 'a-uuid', key: '', fingerprint: 0n, delivery }
-  expect(unguarded).toEqual([
-    {
-      index: 1,
-      member: { event, payload: 'keyless', lane: 'lane', suspect: false },
-    },
-  ])
-  expect([groups.length, decided]).toEqual([1, []])
+  const member = { index: 1, event, payload: 'keyless', lane: 'lane', suspect: false }
+  expect(events[1]).toEqual({ member, copies: [], hasKey: false })
+  expect([events.length, decided]).toEqual([2, []])
 })
 
 test('a message that is skipped or must be retried gets its outcome here, and nothing is stored', async () => {
@@ -148,7 +145,7 @@ test('a message that is skipped or must be retried gets its outcome here, and no
     },
   })
   const late = (over: Partial<Delivery>) => toDelivery('late', over)
-  const { decided, groups } = await take([toDelivery('skip'), late({}), late({ deliveryCount: 3 })])
+  const { decided, events } = await take([toDelivery('skip'), late({}), late({ deliveryCount: 3 })])
   const failed = (attempt: number, delayMs: number): Outcome => ({
     ...{ kind: 'failed', attempt, delayMs, error, cause: 'identify-failed' },
   })
@@ -157,7 +154,7 @@ test('a message that is skipped or must be retried gets its outcome here, and no
     [1, failed(1, 750), undefined],
     [2, failed(3, 3_000), undefined],
   ])
-  expect([groups, refused]).toEqual([[], []])
+  expect([events, refused]).toEqual([[], []])
 })
 
 // Red when the wait that the user chose is taken as it is: nothing counts such a message, so without a wait a consumer that
@@ -176,7 +173,7 @@ test('a message that must be retried waits a moment also without a back-off', as
 test('each refused message has its own record before its outcome', async () => {
   const { take, refused } = setUp({ tenant: ({ payload }) => String(payload) })
   const [bad, fine, unnamed] = [named('', { body: Buffer.from('{') }), named('a'), keyless()]
-  const { decided, groups } = await take([bad, fine, unnamed])
+  const { decided, events } = await take([bad, fine, unnamed])
   const invalid = expect.any(InvalidPayloadError)
   const missing = expect.any(MissingKeyError)
   expect(refused).toEqual([
@@ -190,7 +187,7 @@ test('each refused message has its own record before its outcome', async () => {
     [0, dead('invalid-payload', invalid, 'r-0')],
     [2, dead('missing-event-key', missing, 'r-1')],
   ])
-  expect(groups).toHaveLength(1)
+  expect(events).toHaveLength(1)
 })
 
 test('a refused message is reported with the key that was found', async () => {
@@ -222,12 +219,12 @@ test('a refused message that cannot be recorded is deferred, not dead-lettered',
 test('a message that cannot be counted before it is read holds its lane', async () => {
   const start = (): Promise<never> => Promise.reject(new StoreUnavailableError('down'))
   const { take } = setUp({ decode: () => 'read' }, { start } as never)
-  const { decided, groups } = await take([
+  const { decided, events } = await take([
     named('a', { redelivered: true, orderingKey: 'lane' }),
     named('b', { orderingKey: 'lane' }),
   ])
   expect(decided).toMatchObject([{ index: 0, lane: 'lane', outcome: { kind: 'store-down' } }])
-  expect(groups).toMatchObject([{ index: 1 }])
+  expect(events).toMatchObject([{ member: { index: 1 } }])
 })
 
 test("a message that cannot be read holds no lane of the user's own, which nobody knows", async () => {

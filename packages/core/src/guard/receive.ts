@@ -1,5 +1,6 @@
 import type { MaybeAsync } from '../concurrency/maybe-async.ts'
 import type { Identified } from '../identity/identify.ts'
+import type { Claimed } from '../lease/claim.ts'
 import type { EventId, Fingerprint } from '../model/brands.ts'
 import type { DeadLetterRef } from '../model/dead-letter.ts'
 import type { Delivery } from '../model/delivery.ts'
@@ -13,27 +14,30 @@ import { identifyAll, isSuspect, type Seen } from './identify-all.ts'
 import { type Processing, storeFailure } from './processing.ts'
 import { eventWithoutKey } from './unguarded.ts'
 
-/** A delivery's index in the call, and its event. */
-export interface Received {
-  readonly index: number
-  readonly member: InFlightEvent
-}
-
 /**
- * The deliveries of one event and payload in one call. The first one leads; its copies are settled by its outcome.
- * Another payload under the same key makes a group of its own.
+ * The deliveries of one event and payload in one call. The first one leads; its copies are settled by its outcome. The
+ * same key with another payload is received for itself, and so is each delivery without a key.
  */
-export interface DeliveryGroup extends Received {
-  readonly copies: readonly Received[]
+export interface Received {
+  /** Mutable: claiming its lease adds the lease. */
+  member: InFlightEvent
+  readonly copies: readonly InFlightEvent[]
+  /** False if the policy for missing keys is `unguarded`. */
+  readonly hasKey: boolean
+  /** Its key came before in the same call, with another payload. */
+  readonly isOtherPayload?: boolean | undefined
+  /** The lease store's answer, once it was asked. */
+  claimed?: Claimed
+  /** Ends the flight of the event in this process. Undefined before it began. */
+  endFlight?: () => void
+  /** It has its outcome. */
+  isOver?: true
 }
 
 /** The result of step 1 for the deliveries of one call. */
 export interface ReceivedDeliveries {
-  readonly groups: readonly DeliveryGroup[]
-  /** Whether two groups are of one event. */
-  readonly hasRivals: boolean
-  /** Deliveries without a key, if the policy is `unguarded`. */
-  readonly unguarded: readonly Received[]
+  /** In delivery order. */
+  readonly events: readonly Received[]
   readonly decided: readonly Decided[]
 }
 
@@ -42,7 +46,7 @@ export interface Decided {
   readonly index: number
   readonly outcome: Outcome
   readonly key: string | undefined
-  /** If the message is deferred unread: the lane in which later events wait for it. */
+  /** The lane in which later events wait for the message, if it is deferred unread. */
   readonly lane?: string | undefined
 }
 
@@ -59,10 +63,10 @@ export function receive(
     : sort(context, deliveries, identifying)
 }
 
-interface Group extends DeliveryGroup {
-  readonly copies: Received[]
-  /** Of the first group of an event: those with other payloads. */
-  rivals?: Map<Fingerprint, Group>
+interface Group extends Received {
+  readonly copies: InFlightEvent[]
+  /** Of the first one of a key: those with other payloads. */
+  others?: Map<Fingerprint, Group>
 }
 
 function sort(
@@ -71,36 +75,37 @@ function sort(
   all: readonly Seen[],
 ): MaybeAsync<ReceivedDeliveries> {
   const { options } = context
-  const groups: Group[] = []
+  const events: Group[] = []
   /** A call with one delivery has no copies. */
   const byId = all.length > 1 ? new Map<EventId, Group>() : undefined
-  const unguarded: Received[] = []
   const decided: Decided[] = []
-  let [isRefusing, hasRivals] = [false, false]
+  let isRefusing = false
   for (let index = 0; index < all.length; index++) {
     const identified = all[index] as Seen
     const delivery = deliveries[index] as Delivery
     switch (identified.kind) {
       case 'identified': {
-        const member = toInFlight(options, delivery, identified)
+        const member = toInFlight(options, { index, delivery }, identified)
         const first = byId?.get(member.event.id)
         const same = first && groupOf(first, member)
-        if (same !== undefined) same.copies.push({ index, member })
+        if (same !== undefined) same.copies.push(member)
         else {
-          const group: Group = { index, member, copies: [] }
-          groups.push(group)
+          const isOtherPayload = first !== undefined
+          const group: Group = { member, copies: [], hasKey: true, isOtherPayload }
+          events.push(group)
           if (first === undefined) byId?.set(member.event.id, group)
           else {
-            first.rivals ??= new Map()
-            first.rivals.set(member.event.fingerprint, group)
-            hasRivals = true
+            first.others ??= new Map()
+            first.others.set(member.event.fingerprint, group)
           }
         }
         break
       }
-      case 'unguarded':
-        unguarded.push({ index, member: eventWithoutKey(options.runtime, delivery, identified) })
+      case 'unguarded': {
+        const member = eventWithoutKey(options.runtime, { index, delivery }, identified)
+        events.push({ member, copies: [], hasKey: false })
         break
+      }
       case 'skipped':
         decided.push({ index, outcome: { kind: 'skipped' }, key: undefined })
         break
@@ -121,7 +126,7 @@ function sort(
         break
     }
   }
-  const received = { groups, hasRivals, unguarded, decided }
+  const received = { events, decided }
   if (!isRefusing) return received
   return refuse(context, deliveries, all).then((refused) => ({
     ...received,
@@ -131,16 +136,21 @@ function sort(
 
 /** The group of the member's payload, if there is one. */
 function groupOf(first: Group, { event: { fingerprint } }: InFlightEvent): Group | undefined {
-  return first.member.event.fingerprint === fingerprint ? first : first.rivals?.get(fingerprint)
+  return first.member.event.fingerprint === fingerprint ? first : first.others?.get(fingerprint)
+}
+
+interface Placed {
+  readonly index: number
+  readonly delivery: Delivery
 }
 
 function toInFlight(
   { observe }: ResolvedOptions,
-  delivery: Delivery,
+  { delivery, index }: Placed,
   { event, orderingKey, payload }: Extract<Identified, { kind: 'identified' }>,
 ): InFlightEvent {
   const timings = observe === undefined ? undefined : {}
-  return { event, payload, lane: orderingKey, suspect: isSuspect(delivery), timings }
+  return { index, event, payload, lane: orderingKey, suspect: isSuspect(delivery), timings }
 }
 
 /** The lane of a message that could not be read. A lane of the user's own is known only after that. */

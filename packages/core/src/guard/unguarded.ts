@@ -38,12 +38,12 @@ export async function runBesideOthers(
 /** Makes an event for a delivery without a key: each such delivery is an event of its own. */
 export function eventWithoutKey(
   runtime: Runtime,
-  delivery: Delivery,
+  { delivery, index }: { readonly delivery: Delivery; readonly index: number },
   { orderingKey: lane, payload }: Extract<Identified, { kind: 'unguarded' }>,
 ): InFlightEvent {
   const id = runtime.uuid() as EventId
   const event = { id, key: '' as EventKey, fingerprint: 0n as Fingerprint, delivery }
-  return { event, payload, lane, suspect: false }
+  return { index, event, payload, lane, suspect: false }
 }
 
 /** The attempt of an event without a stored record, taken from the broker's delivery count. */

@@ -1,8 +1,9 @@
 import { describe, expect, test } from 'vitest'
+import { createBreaker } from '../concurrency/breaker.ts'
+import { createInFlight } from '../concurrency/in-flight.ts'
 import { stopSignals } from '../concurrency/stop-signals.ts'
 import { Clock } from '../fixtures/clock.ts'
 import { newEvent, silent } from '../fixtures/inbox.ts'
-import { claimLeases } from '../lease/claim.ts'
 import { memoryLeases, toDelivery } from '../memory/index.ts'
 import { StoreUnavailableError } from '../model/errors.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
@@ -11,9 +12,10 @@ import type { LeaseGuardOptions } from '../options/options.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import { createGuard } from './guard.ts'
 import { createStoreOpener } from './open-stores.ts'
+import { processReceived } from './process.ts'
+import type { Received } from './receive.ts'
 import { resolveOptions } from './resolve-options.ts'
 import { runWithoutClaim } from './unguarded.ts'
-import { runWithoutInbox } from './without-inbox.ts'
 
 type Concluded = readonly [string, Outcome, Pick<InFlightEvent, 'isUndecided' | 'lease'>]
 
@@ -22,7 +24,7 @@ const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve)
 const acquired: ClaimResult = { kind: 'acquired', by: 'first', attempt: 1 }
 
 function member(name: string, lane?: string): InFlightEvent {
-  return { event: newEvent(), payload: name, lane, suspect: false }
+  return { index: 0, event: newEvent(), payload: name, lane, suspect: false }
 }
 
 /** Events of a guard without an inbox. The test gives the store's answer to each call of `claim`. */
@@ -57,11 +59,17 @@ async function setUp(
   const stop = new AbortController()
   const context = { options, call, stores, signals: stopSignals([stop.signal]) }
   const concluded: Concluded[] = []
-  const onOutcome = (held: InFlightEvent, outcome: Outcome): void =>
-    void concluded.push([String(held.payload), outcome, held])
+  const shared = { breaker: createBreaker(runtime), inFlight: createInFlight(runtime) }
   const run = async (...members: readonly InFlightEvent[]) => {
-    const claimed = await claimLeases(stores.leases, members)
-    await runWithoutInbox({ ...context, onOutcome }, members, claimed)
+    const events = members.map(
+      (each, index): Received => ({ member: { ...each, index }, copies: [], hasKey: true }),
+    )
+    const observe = (index: number, outcome: Outcome): void => {
+      const { member: held } = events[index] as Received
+      concluded.push([String(held.payload), outcome, held])
+    }
+    const processing = { ...context, ...shared, verdictOn: () => undefined, observe }
+    await processReceived(processing, { events, decided: [] })
   }
   return { ...{ clock, context, concluded, stop, ran, run }, claims: () => claims }
 }
@@ -167,7 +175,7 @@ describe('a takeover', () => {
     const kit = await setUp(undefined, {}, [[{ kind: 'not-due', remainingMs: 5 }, takeover]])
     await kit.run(member('a1', 'a'), member('a2', 'a'))
     expect(kit.concluded).toMatchObject([
-      ['a1', {}, { isUndecided: false }],
+      ['a1', {}, {}],
       ['a2', { kind: 'not-due' }, { isUndecided: true }],
     ])
   })

@@ -1,8 +1,4 @@
-import { inTurns, toLanes, WAITING_LANES } from '../concurrency/lanes.ts'
-import type { MaybeAsync } from '../concurrency/maybe-async.ts'
-import type { StopSignals } from '../concurrency/stop-signals.ts'
 import { type Claimed, type Leases, unrecordedConflict } from '../lease/claim.ts'
-import { isHeldElsewhere, waitForHolder } from '../lease/wait-for-holder.ts'
 import type { Json } from '../model/brands.ts'
 import { LeaseLostError, StoreUnavailableError } from '../model/errors.ts'
 import { type InFlightEvent, toGuardEvent } from '../model/in-flight-event.ts'
@@ -10,9 +6,8 @@ import type { Release } from '../model/runtime.ts'
 import type { Handler, HandlerContext, Takeover } from '../options/options.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { WrongAnswerError } from '../options/user-functions.ts'
-import { laneFollowerOutcome, type Outcome, stopsLane } from '../settlement/outcome.ts'
+import type { Outcome } from '../settlement/outcome.ts'
 import { failureOutcome } from '../settlement/retry-rule.ts'
-import type { HandlerCall } from '../transaction/engine.ts'
 import { contextFor } from '../transaction/handler-context.ts'
 import {
   assertStorable,
@@ -20,7 +15,9 @@ import {
   runHandler,
   type TimedEnd,
 } from '../transaction/run-handler.ts'
-import type { OpenLeases } from './open-stores.ts'
+import { claimAgain, type EventRun, end } from './event-run.ts'
+import type { Processing } from './processing.ts'
+import type { Received } from './receive.ts'
 import { type SlotRequest, takePlace } from './take-slot.ts'
 import { attemptWithoutRecord, type Ended, runBesideOthers, runWithoutClaim } from './unguarded.ts'
 
@@ -29,132 +26,86 @@ const STORE_DOWN_MS = 1_000
 /** Maximum number of tries to store a result. The next try starts when the store did not answer the previous one. */
 const COMPLETE_TRIES = 3
 
-/** A guard whose effects are not in Postgres: one owner at a time, replayed results, and a policy for takeovers. */
-export interface WithoutInbox {
-  readonly options: ResolvedOptions
-  readonly call: HandlerCall
-  readonly stores: OpenLeases
-  readonly signals: StopSignals
-  /** Called once for each event. Resolves when the lease store knows the outcome. */
-  readonly onOutcome: (
-    event: InFlightEvent,
-    outcome: Outcome,
-    handlerMs: number | undefined,
-  ) => MaybeAsync<void>
-}
-
-interface Entry {
-  readonly member: InFlightEvent
-  readonly claimed: Claimed
-}
-
-/** Step 3 without an inbox: lanes run at the same time, the events of one lane in delivery order. */
-export async function runWithoutInbox(
-  run: WithoutInbox,
-  members: readonly InFlightEvent[],
-  claims: readonly Claimed[],
-): Promise<void> {
-  const entries = members.map((member, index) => ({ member, claimed: claims[index] as Claimed }))
-  const lanes = toLanes(entries, ({ member }) => member.lane)
-  const isWaiting = (lane: readonly Entry[]): boolean =>
-    lane.some(({ claimed }) => isHeldElsewhere(claimed))
-  const free = lanes.filter((lane) => !isWaiting(lane))
-  const stop = run.signals.whenStopping
-  await Promise.all([
-    inTurns(free, { width: run.stores.slots.size, stop }, (lane) => runLane(run, lane)),
-    inTurns(lanes.filter(isWaiting), { width: WAITING_LANES, stop }, (lane) => runLane(run, lane)),
-  ])
-}
-
-async function runLane(run: WithoutInbox, lane: readonly Entry[]): Promise<void> {
-  let stoppedBy: Outcome | undefined
-  for (const { member, claimed: first } of lane) {
-    // Another process holds the event and may finish soon.
-    const claimed = stoppedBy
-      ? first
-      : await waitForHolder(run.stores.leases, member, { claimed: first, signals: run.signals })
-    const held = claimed.kind === 'run' ? claimed.member : member
-    const conclude = ({ handlerMs, isDecided, outcome }: LeasedEnd): MaybeAsync<void> => {
-      if (stopsLane(outcome)) stoppedBy ??= outcome
-      const isUndecided = held.isUndecided === true && isDecided !== true
-      return run.onOutcome({ ...held, isUndecided }, outcome, handlerMs)
-    }
-    if (stoppedBy === undefined) await runClaimed(run, { member, claimed, conclude })
-    else void conclude({ outcome: laneFollowerOutcome(stoppedBy), handlerMs: undefined })
-  }
-}
-
+/** The result of the run of one claimed event. */
 interface LeasedEnd extends Ended {
   /** True once `onTakeover` has answered. */
   readonly isDecided?: boolean | undefined
 }
 
-interface ClaimedEvent extends Entry {
-  /** Resolves when the lease store knows the outcome. */
-  readonly conclude: (ended: LeasedEnd) => MaybeAsync<void>
-}
-
-async function runClaimed(run: WithoutInbox, event: ClaimedEvent): Promise<void> {
-  const { claimed, conclude, member } = event
+/** Step 3 without an inbox: one owner at a time, replayed results, and a policy for takeovers. */
+export async function runLeaseAlone(run: EventRun, event: Received): Promise<void> {
+  const { options, stores } = run.processing
+  if (event.claimed === undefined) throw new Error('Without an inbox, each event is claimed.')
+  const leases = stores.leases as Leases
+  const claimed = await claimAgain(run, leases, { event, claimed: event.claimed })
   switch (claimed.kind) {
     case 'outcome':
-      return conclude({ outcome: claimed.outcome, handlerMs: undefined })
+      return end(run, event, claimed.outcome)
     case 'conflict':
-      return conclude({ outcome: unrecordedConflict(run.options), handlerMs: undefined })
-    case 'unavailable':
-      return conclude(
-        run.options.onStoreDown === 'unguarded'
-          ? await runBesideOthers(slotOf(run), (hold) => runWithoutClaim({ ...run, hold }, member))
-          : { outcome: storeDown(claimed.error), handlerMs: undefined },
+      return end(run, event, unrecordedConflict(options))
+    case 'unavailable': {
+      if (options.onStoreDown !== 'unguarded') return end(run, event, storeDown(claimed.error))
+      const { handlerMs, outcome } = await runBesideOthers(slotOf(run.processing), (hold) =>
+        runWithoutClaim({ ...run.processing, hold }, event.member),
       )
+      return end(run, event, outcome, handlerMs)
+    }
     case 'run':
-      return runInPlace(run, claimed, conclude)
+      return runInPlace(run, event, claimed)
   }
 }
 
 /** Other runs wait until the lease store knows the outcome: the next event that runs alone may kill the process. */
 async function runInPlace(
-  run: WithoutInbox,
+  run: EventRun,
+  event: Received,
   claimed: Extract<Claimed, { kind: 'run' }>,
-  conclude: ClaimedEvent['conclude'],
 ): Promise<void> {
-  const place = await takePlace(slotOf(run))
-  if ('kind' in place) return conclude({ outcome: place, handlerMs: undefined })
+  const place = await takePlace(slotOf(run.processing))
+  if ('kind' in place) return end(run, event, place)
   try {
-    await conclude(await runLeased(run, claimed, place.hold))
+    const leased = { ...run.processing, hold: place.hold }
+    const { handlerMs, isDecided, outcome } = await runLeased(leased, claimed)
+    if (isDecided === true) event.member = { ...event.member, isUndecided: false }
+    await end(run, event, outcome, handlerMs)
   } finally {
     place.leave()
   }
+}
+
+/** What the run of one event without an inbox needs. */
+interface LeasedRun extends Pick<Processing, 'options' | 'call' | 'stores' | 'signals'> {
+  readonly hold: Release
 }
 
 function storeDown(error: unknown): Outcome {
   return { kind: 'store-down', delayMs: STORE_DOWN_MS, error, cause: 'store-error' }
 }
 
-function slotOf({ options: { runtime }, signals, stores: { slots } }: WithoutInbox): SlotRequest {
+function slotOf({ options: { runtime }, signals, stores: { slots } }: Processing): SlotRequest {
   return { slots, runtime, signals }
 }
 
 /** The handler is never a batch handler: batches need an inbox, and the options are refused without one. */
-function handlerOf({ call }: WithoutInbox): Handler<unknown, undefined> {
+function handlerOf({ call }: LeasedRun): Handler<unknown, undefined> {
   return call.handler as Handler<unknown, undefined>
 }
 
 const RETRY: Takeover = { kind: 'retry' }
 
 async function runLeased(
-  run: WithoutInbox,
+  run: LeasedRun,
   { member, takeover }: Extract<Claimed, { kind: 'run' }>,
-  hold: Release,
 ): Promise<LeasedEnd> {
-  const { options, stores } = run
+  const { options } = run
+  const leases = run.stores.leases as Leases
   // The event may have waited long for its slot and for the lock.
-  if (!(await stores.leases.renewer.isSafe(member))) {
+  if (!(await leases.renewer.isSafe(member))) {
     const error = new LeaseLostError('The lease was lost before the handler could start.')
     return { outcome: { kind: 'abandoned', reason: 'lease-lost', error }, handlerMs: undefined }
   }
   let isDecided = false
-  const end = await runLeaseHandler({ ...run, hold }, member, async (context) => {
+  const end = await runLeaseHandler(run, member, async (context) => {
     const event = toGuardEvent(member, member.leaseAttempt ?? attemptWithoutRecord(member))
     const decision = takeover ? await takeOver(options, event, context) : RETRY
     // An answer after the deadline is ignored: another process may have called `onTakeover` meanwhile.
@@ -162,7 +113,7 @@ async function runLeased(
     isDecided = true
     return decision.kind === 'retry' ? handle(handlerOf(run), event, context) : decision
   })
-  const outcome = await toOutcome(stores.leases, member, end)
+  const outcome = await toOutcome(leases, member, end)
   return { outcome, handlerMs: end.handlerMs, isDecided }
 }
 
@@ -196,7 +147,7 @@ async function handle(
 }
 
 function runLeaseHandler(
-  { hold, options, signals }: WithoutInbox & { readonly hold: Release },
+  { hold, options, signals }: LeasedRun,
   member: InFlightEvent,
   handler: (context: HandlerContext<undefined>) => Promise<Takeover>,
 ): Promise<TimedEnd> {

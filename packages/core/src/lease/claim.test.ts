@@ -17,7 +17,7 @@ const acquired = (by: 'first' | 'takeover' | 'retry', attempt: number): ClaimRes
 })
 
 function newMember(over: Partial<InFlightEvent> = {}): InFlightEvent {
-  return { event: newEvent(), payload: 1, lane: undefined, suspect: false, ...over }
+  return { index: 0, event: newEvent(), payload: 1, lane: undefined, suspect: false, ...over }
 }
 
 /** Claims of a store whose answers the test sets. */

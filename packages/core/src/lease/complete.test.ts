@@ -11,7 +11,14 @@ import { completeLease } from './complete.ts'
 const error = new Error('why')
 const event = { ...newEvent(), id: 'e' as EventId }
 const lease = { ownerToken: 'mine' as OwnerToken, lost: new AbortController().signal }
-const leased: InFlightEvent = { event, payload: 1, lane: undefined, suspect: false, lease }
+const leased: InFlightEvent = {
+  index: 0,
+  event,
+  payload: 1,
+  lane: undefined,
+  suspect: false,
+  lease,
+}
 const held = { id: 'e', ownerToken: 'mine' }
 
 /** Records the calls to the store and to the lease renewer. */
@@ -38,7 +45,7 @@ async function told(
   const renewer = {
     stopRenewing: ({ event: { id } }: InFlightEvent) => heard.push(['stopRenewing', id]),
   } as unknown as Leases['renewer']
-  const options = { dedupWindowMs: 60_000, ...over } as ResolvedOptions
+  const options = { dedupWindowMs: 60_000, inbox: {}, ...over } as ResolvedOptions
   await completeLease({ options, store, renewer: renewer }, member, outcome)
   return heard
 }
@@ -100,6 +107,11 @@ const ROWS: readonly (readonly [Outcome, readonly unknown[]])[] = [
 
 test.each(ROWS)('after %o the lease store gets the right call, once', async (outcome, heard) => {
   expect(await told(outcome)).toEqual(heard)
+})
+
+test('without an inbox the result is stored already', async () => {
+  const outcome = { kind: 'processed', attempt: 1, result: 7 } as const
+  expect(await told(outcome, leased, false, { inbox: undefined })).toEqual([STOPPED_RENEWING])
 })
 
 test('no call is made for an event that was never claimed', async () => {

@@ -16,12 +16,18 @@ export async function completeLease(
   if (lease === undefined) return
   try {
     const held = { id: member.event.id, ownerToken: lease.ownerToken }
-    if (!mustRunOut(member, outcome)) await tellStore(context, held, outcome)
+    if (!isTold(context, outcome) && !mustRunOut(member, outcome))
+      await tellStore(context, held, outcome)
   } catch {
     // The lease expires by itself. The next owner then finds the stored outcome or takes the event over.
   } finally {
     context.renewer.stopRenewing(member)
   }
+}
+
+/** Without an inbox, the result is stored before the outcome is known. */
+function isTold({ options }: Leases, { kind }: Outcome): boolean {
+  return options.inbox === undefined && kind === 'processed'
 }
 
 /**

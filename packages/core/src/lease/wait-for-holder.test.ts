@@ -171,7 +171,7 @@ describe('a wait for the holder', () => {
         unsubscribe()
       }
     }
-    const member = { event: newEvent(), payload: 1, lane: undefined, suspect: false }
+    const member = { index: 0, event: newEvent(), payload: 1, lane: undefined, suspect: false }
     const waited = waitForHolder(
       { options: options as unknown as ResolvedOptions, store, renewer: {} as LeaseRenewer },
       member,

@@ -30,7 +30,7 @@ function copies(delivery: Delivery, count: number) {
 const eventOf = (delivery: Delivery) => {
   const [id, key, fingerprint] = ['id' as EventId, 'key' as EventKey, 1n as Fingerprint]
   const event = { id, key, fingerprint, delivery }
-  return toGuardEvent({ event, payload: { a: 1 }, lane: undefined, suspect: false }, 1)
+  return toGuardEvent({ index: 0, event, payload: { a: 1 }, lane: undefined, suspect: false }, 1)
 }
 
 // Red with getters on the prototype: a handler that is called with `{ ...event }` would miss the body.

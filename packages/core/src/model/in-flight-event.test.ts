@@ -11,7 +11,7 @@ function member(timings?: Timings): InFlightEvent {
   }
   const identity = { id: 'id' as EventId, key: 'k' as EventKey, fingerprint: 1n as Fingerprint }
   const event = { ...identity, tenant: 'acme' as EventKey, delivery }
-  return { event, payload: { a: 1 }, lane: undefined, suspect: false, timings }
+  return { index: 0, event, payload: { a: 1 }, lane: undefined, suspect: false, timings }
 }
 
 test('a handler sees its delivery, and changes nothing of it', () => {

@@ -11,6 +11,8 @@ export interface Timings {
 
 /** An event in flight: identified, and claimed if there is a lease store. */
 export interface InFlightEvent {
+  /** The place of its delivery in the call. */
+  readonly index: number
   readonly event: IdentifiedEvent
   readonly payload: unknown
   /** Members of one lane run in delivery order. Without a lane, the event is independent. */

@@ -1,9 +1,10 @@
+import type { Lanes } from '../concurrency/lanes.ts'
 import type { StopSignals } from '../concurrency/stop-signals.ts'
 import { concernsStore, describeError, StoreUnavailableError } from '../model/errors.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { DoneEvent } from '../model/inbox.ts'
 import type { DeferCause } from '../model/settlement.ts'
-import { laneFollowerOutcome, type Outcome, stopsLane } from '../settlement/outcome.ts'
+import type { Outcome } from '../settlement/outcome.ts'
 import type { Engine } from './engine.ts'
 import type { PendingEvent } from './pending-event.ts'
 import { fromStoredState } from './stored-state.ts'
@@ -11,6 +12,7 @@ import { fromStoredState } from './stored-state.ts'
 export interface BatchRun {
   readonly engine: Engine
   readonly signals: StopSignals
+  readonly lanes: Lanes<Outcome>
   /** Called once per member, as soon as its outcome is known. */
   readonly onOutcome: (
     member: InFlightEvent,
@@ -28,11 +30,12 @@ export interface Batch {
 export function conclude(batch: Batch, pending: PendingEvent, outcome: Outcome): void {
   if (!batch.pending.delete(pending)) return
   const { member, handlerMs } = pending
+  const { lanes } = batch.run
   batch.run.onOutcome(member, outcome, handlerMs)
-  if (member.lane === undefined || !stopsLane(outcome)) return
+  if (!lanes.isStopped(member.lane)) return
   for (const follower of [...batch.pending]) {
-    if (follower.member.lane === member.lane)
-      conclude(batch, follower, laneFollowerOutcome(outcome))
+    const following = lanes.followerOutcome(follower.member)
+    if (following !== undefined) conclude(batch, follower, following)
   }
 }
 

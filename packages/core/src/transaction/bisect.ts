@@ -1,9 +1,10 @@
+import { overtaking } from '../concurrency/lanes.ts'
 import type { Release } from '../model/runtime.ts'
 import { afterFailure } from './after-failure.ts'
 import { type Batch, conclude, concludeDuplicates, concludeHeld, failBatch } from './batch-state.ts'
 import { abandon, type BisectQueue, readAgain, SINGLE_WAIT_MS, toSingles } from './bisect-queue.ts'
 import type { Engine } from './engine.ts'
-import { overtaking, type PendingEvent } from './pending-event.ts'
+import { laneOf, type PendingEvent } from './pending-event.ts'
 import type { PartRequest } from './running.ts'
 import { runTransaction } from './transaction.ts'
 import { hasStoreFailed, type TransactionEnd } from './transaction-end.ts'
@@ -66,7 +67,7 @@ export async function runBisecting(
 function mayStart(batch: Batch, part: readonly PendingEvent[]): boolean {
   for (const pending of part) if (!batch.pending.has(pending)) return false
   // With all of them, no event is left that another could overtake.
-  return part.length === batch.pending.size || overtaking(batch.pending, part).length === 0
+  return part.length === batch.pending.size || overtaking(batch.pending, part, laneOf).length === 0
 }
 
 /** Gives the other events of the part back. */
@@ -79,7 +80,7 @@ async function startable(
   if (stopped.length > 0) await giveBack(batch.run.engine, stopped, 'given-back')
   const open = without(part, stopped)
   // An earlier event of the lane may not have been counted, or must be read again. The later events then wait.
-  const early = overtaking(batch.pending, open)
+  const early = overtaking(batch.pending, open, laneOf)
   if (early.length > 0) await giveBackUnstarted(batch.run.engine, early)
   return without(open, early)
 }

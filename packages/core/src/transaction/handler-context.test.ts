@@ -54,7 +54,13 @@ async function payloadsOf(refusal?: InvalidPayloadError): Promise<readonly unkno
     decoded += 1
     return decoded
   }
-  const member = { event: newEvent(), payload: 'of step 1', lane: undefined, suspect: false }
+  const member = {
+    index: 0,
+    event: newEvent(),
+    payload: 'of step 1',
+    lane: undefined,
+    suspect: false,
+  }
   const pending = { member: { ...member, refusal }, runs: 0 } as unknown as PendingEvent
   const runs: unknown[] = []
   for (let run = 0; run < 3; run += 1) {

@@ -35,26 +35,7 @@ export function toPendingEvent(member: InFlightEvent): PendingEvent {
   }
 }
 
-/** Those events of `some` that follow, in their lane, another event of `all`. Both lists are in delivery order. */
-export function overtaking(
-  all: Iterable<PendingEvent>,
-  some: readonly PendingEvent[],
-): readonly PendingEvent[] {
-  let blocked: Set<string> | undefined
-  const early: PendingEvent[] = []
-  let next = 0
-  for (const pending of all) {
-    const isGoing = pending === some[next]
-    if (isGoing) next += 1
-    const { lane } = pending.member
-    if (lane === undefined) continue
-    if (!isGoing) {
-      blocked ??= new Set()
-      blocked.add(lane)
-    } else if (blocked?.has(lane)) early.push(pending)
-  }
-  return early
-}
+export const laneOf = ({ member: { lane } }: PendingEvent): string | undefined => lane
 
 /** What the inbox is asked to claim. */
 export function claimOf(members: readonly PendingEvent[]): BeginClaim {

@@ -1,3 +1,4 @@
+import { overtaking } from '../concurrency/lanes.ts'
 import type { StopSignals } from '../concurrency/stop-signals.ts'
 import { LATEST_START_MS } from '../model/attempt-rules.ts'
 import type { EventId, Json } from '../model/brands.ts'
@@ -5,7 +6,7 @@ import type { OncewardError } from '../model/errors.ts'
 import type { Begun, InboxTransaction } from '../model/inbox.ts'
 import type { Release } from '../model/runtime.ts'
 import type { Engine } from './engine.ts'
-import { divided, overtaking, type PendingEvent } from './pending-event.ts'
+import { divided, laneOf, type PendingEvent } from './pending-event.ts'
 import type { HandlerBounds } from './run-handler.ts'
 import type { TransactionEnd } from './transaction-end.ts'
 
@@ -49,7 +50,7 @@ export function misbegun(
 ): TransactionEnd | undefined {
   for (const { counted } of claimed)
     if (counted !== undefined && isLate(engine, counted)) return LATE
-  if (unclaimed.length === 0 || overtaking(members, claimed).length === 0) return undefined
+  if (unclaimed.length === 0 || overtaking(members, claimed, laneOf).length === 0) return undefined
   return { kind: 'overtaking', claimed, unclaimed }
 }
 
