@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { instantMs, said, whole } from './command.ts'
+import { instantMs, notEmpty, wholeNumber } from './command.ts'
 
 const refused = expect.objectContaining({ exitCode: 2 })
 const taken = (call: () => unknown): boolean => {
@@ -80,9 +80,9 @@ test('a whole number is digits alone, from the least up, and exact', () => {
   fc.assert(
     fc.property(fc.oneof(digits, fc.string(), fc.maxSafeNat().map(String)), (text) => {
       const isWhole = /^\d+$/.test(text) && BigInt(text) <= Number.MAX_SAFE_INTEGER
-      expect(taken(() => whole('--limit', text))).toBe(isWhole)
-      if (isWhole) expect(whole('--limit', text)).toBe(Number(text))
-      expect(taken(() => whole('--limit', text, 10))).toBe(isWhole && Number(text) >= 10)
+      expect(taken(() => wholeNumber('--limit', text))).toBe(isWhole)
+      if (isWhole) expect(wholeNumber('--limit', text)).toBe(Number(text))
+      expect(taken(() => wholeNumber('--limit', text, 10))).toBe(isWhole && Number(text) >= 10)
     }),
   )
 })
@@ -92,9 +92,9 @@ test('a text that must say something is not blank', () => {
     fc.property(
       fc.oneof(fc.string(), fc.string({ unit: fc.constantFrom(' ', '\t', '\n') })),
       (text) => {
-        expect(taken(() => said('--by', text))).toBe(/\S/.test(text))
+        expect(taken(() => notEmpty('--by', text))).toBe(/\S/.test(text))
       },
     ),
   )
-  expect(said('--by', undefined)).toBeUndefined()
+  expect(notEmpty('--by', undefined)).toBeUndefined()
 })

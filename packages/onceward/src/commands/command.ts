@@ -87,14 +87,14 @@ function dateMs(text: string): number {
 }
 
 /** A whole number from `least` up. */
-export function whole(option: string, text: string, least = 0): number {
+export function wholeNumber(option: string, text: string, least = 0): number {
   const number = Number(text)
   if (/^\d+$/.test(text) && Number.isSafeInteger(number) && number >= least) return number
   throw usage(`Expected ${option} to be a whole number from ${least} up.`)
 }
 
 /** An option that must say something: in a script, the empty text is that of a variable that is not set. */
-export function said(option: string, text: string | undefined): string | undefined {
+export function notEmpty(option: string, text: string | undefined): string | undefined {
   if (text !== undefined && text.trim() === '') throw usage(`Expected ${option} not to be empty.`)
   return text
 }

@@ -10,7 +10,15 @@ import { withSender } from '../data/queue-sender.ts'
 import { demandTables } from '../data/tables.ts'
 import { EXIT, type ExitCode } from '../exit-codes.ts'
 import { Failure, usage } from '../failure.ts'
-import { collected, command, type End, said, type Work, whole, withDatabase } from './command.ts'
+import {
+  collected,
+  command,
+  type End,
+  notEmpty,
+  type Work,
+  wholeNumber,
+  withDatabase,
+} from './command.ts'
 
 interface ConsoleFlags {
   readonly port: string
@@ -70,12 +78,12 @@ export function consoleCommand(end: End): Command {
 }
 
 async function run({ database, output, options }: Work<ConsoleFlags>): Promise<ExitCode> {
-  const port = whole('--port', options.port)
+  const port = wholeNumber('--port', options.port)
   if (port > LAST_PORT) throw usage(`Expected --port to be at most ${LAST_PORT}.`)
   const { by, host, redis, redisNamespace } = options
   const named = { '--host': host, '--by': by, '--redis-namespace': redisNamespace }
-  for (const [option, text] of Object.entries(named)) said(option, text)
-  for (const name of options.allowedHost ?? []) said('--allowed-host', name)
+  for (const [option, text] of Object.entries(named)) notEmpty(option, text)
+  for (const name of options.allowedHost ?? []) notEmpty('--allowed-host', name)
   const access = accessOf(options)
   const brokers = (options.broker ?? []).map(parseBroker)
   if (brokers.length > 0 && !access.allowsChanges) {

@@ -2,18 +2,18 @@ import { createInterface } from 'node:readline/promises'
 import type { OperatorReport, Untouched } from '@onceward/postgres'
 import { deadLetterChanges, GROUP_SIZE } from '@onceward/postgres/operator'
 import type { Command } from 'commander'
-import { type Changed, type ChangeOutcome, changeEach } from '../data/change-letters.ts'
+import { type Changed, type ChangeOutcome, changeEach } from '../data/change-dead-letters.ts'
 import type { Database } from '../data/database.ts'
-import { isId, type LetterFilter, selected } from '../data/letters.ts'
+import { type DeadLetterFilter, isId, selected } from '../data/dead-letters.ts'
 import { demandTables, readTablesOf } from '../data/tables.ts'
 import { EXIT, type ExitCode } from '../exit-codes.ts'
 import { Failure, toFailure, usage } from '../failure.ts'
 import type { Output } from '../output.ts'
-import { countsText } from '../render/letters.ts'
+import { countsText } from '../render/dead-letters.ts'
 import { counted } from '../render/units.ts'
 import { visible } from '../render/visible.ts'
-import { command, type End, said, type Work, withDatabase } from './command.ts'
-import { type FilterFlags, filterOf, says, withFilters } from './letter-options.ts'
+import { command, type End, notEmpty, type Work, withDatabase } from './command.ts'
+import { type FilterFlags, filterOf, says, withFilters } from './dead-letter-options.ts'
 
 export interface ChangeFlags extends FilterFlags {
   readonly all?: boolean
@@ -59,7 +59,7 @@ export function discardCommand(end: End): Command {
   return withTarget(made)
     .requiredOption('--why <text>', 'reason, stored in the table audit')
     .action(async (ids: readonly string[]) => {
-      said('--why', made.opts<ChangeFlags>().why)
+      notEmpty('--why', made.opts<ChangeFlags>().why)
       end(await withDatabase<ChangeFlags>(made, (work) => change(work, DISCARD, ids)))
     })
 }
@@ -103,7 +103,7 @@ export async function change(
   ids: readonly string[],
 ): Promise<ExitCode> {
   const { database, options, output } = work
-  said('--by', options.by)
+  notEmpty('--by', options.by)
   const targets =
     ids.length > 0 ? await byId(database, ids, options) : await byFilter(database, options)
   if (targets.length === 0) {
@@ -141,7 +141,7 @@ async function byId(
 }
 
 async function byFilter(database: Database, flags: ChangeFlags): Promise<readonly Target[]> {
-  const filter: LetterFilter = filterOf(flags)
+  const filter: DeadLetterFilter = filterOf(flags)
   if (flags.all === true && says(filter)) throw usage('Give --all or a filter, not both.')
   if (flags.all !== true && !says(filter)) {
     throw usage('Which dead letters? Give ids, a filter such as --consumer, or --all.')

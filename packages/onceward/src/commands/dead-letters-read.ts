@@ -1,13 +1,13 @@
 import { type Command, Option } from 'commander'
-import { counts, isId, type Letter, letterOf, summaries } from '../data/letters.ts'
+import { counts, type DeadLetter, deadLetterOf, isId, summaries } from '../data/dead-letters.ts'
 import { readable } from '../data/readable.ts'
 import { readTablesOf } from '../data/tables.ts'
 import { EXIT, type ExitCode } from '../exit-codes.ts'
 import { Failure, usage } from '../failure.ts'
 import { type BodyForm, bodyText } from '../render/body.ts'
-import { letterText, listText } from '../render/letters.ts'
-import { command, type End, type Work, whole, withDatabase } from './command.ts'
-import { type FilterFlags, filterOf, withFilters } from './letter-options.ts'
+import { deadLetterText, listText } from '../render/dead-letters.ts'
+import { command, type End, type Work, wholeNumber, withDatabase } from './command.ts'
+import { type FilterFlags, filterOf, withFilters } from './dead-letter-options.ts'
 
 const DEFAULT_LIMIT = 50
 const DEFAULT_BYTES = 65_536
@@ -79,10 +79,10 @@ async function show(work: Work<ShowFlags>, id: string): Promise<ExitCode> {
   const isRaw = options.body === 'raw'
   if (isRaw && output.isJson) throw usage('Give --json or --body raw, not both.')
   if (!isId(id)) throw usage('Expected the id of a dead letter (a UUID), as `list` shows it.')
-  const wanted = whole('--max-bytes', options.maxBytes)
+  const wanted = wholeNumber('--max-bytes', options.maxBytes)
   const maxBytes = isRaw ? MOST_BYTES : Math.min(wanted, MOST_BYTES)
   const stored = await readTablesOf(database, (query) =>
-    letterOf(query, database, { id, maxBytes }),
+    deadLetterOf(query, database, { id, maxBytes }),
   )
   if (stored === undefined) {
     throw new Failure(
@@ -96,10 +96,10 @@ async function show(work: Work<ShowFlags>, id: string): Promise<ExitCode> {
   return EXIT.ok
 }
 
-function answer(letter: Letter, form: BodyForm, output: Work<ShowFlags>['output']): void {
+function answer(letter: DeadLetter, form: BodyForm, output: Work<ShowFlags>['output']): void {
   const { body, ...rest } = letter
   const shown = bodyText(letter, form)
   output.answer({ ...rest, body: { ...shown, base64: Buffer.from(body).toString('base64') } }, () =>
-    letterText(letter, shown, output),
+    deadLetterText(letter, shown, output),
   )
 }

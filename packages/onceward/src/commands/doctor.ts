@@ -11,7 +11,7 @@ import { EXIT, type ExitCode } from '../exit-codes.ts'
 import { Failure, toFailure, usage } from '../failure.ts'
 import { findingsText } from '../render/findings.ts'
 import { spanMs } from '../span.ts'
-import { collected, command, type End, said, type Work, withDatabase } from './command.ts'
+import { collected, command, type End, notEmpty, type Work, withDatabase } from './command.ts'
 
 interface DoctorFlags {
   readonly redis?: string
@@ -55,7 +55,7 @@ export function doctorCommand(end: End): Command {
 }
 
 async function run({ database, output, options }: Work<DoctorFlags>): Promise<ExitCode> {
-  said('--redis-namespace', options.redisNamespace)
+  notEmpty('--redis-namespace', options.redisNamespace)
   const horizons = horizonsOf(options.horizon ?? [])
   const brokers = (options.broker ?? []).map(parseBroker)
   const ofDatabase = await databaseFindings(database, horizons)

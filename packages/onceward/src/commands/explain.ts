@@ -1,9 +1,9 @@
 import type { Command } from 'commander'
 import { demandName, eventFactsOf } from '../data/event.ts'
-import { storyOf } from '../data/story.ts'
+import { timelineOf } from '../data/timeline.ts'
 import { EXIT, type ExitCode } from '../exit-codes.ts'
-import { storyText } from '../render/story.ts'
-import { command, type End, said, type Work, withDatabase } from './command.ts'
+import { timelineText } from '../render/timeline.ts'
+import { command, type End, notEmpty, type Work, withDatabase } from './command.ts'
 
 interface ExplainFlags {
   readonly consumer?: string
@@ -36,7 +36,7 @@ export function explainCommand(end: End): Command {
     .action(async (key: string | undefined) => {
       const flags = made.opts<ExplainFlags>()
       demandName({ ...flags, key })
-      said('--redis-namespace', flags.redisNamespace)
+      notEmpty('--redis-namespace', flags.redisNamespace)
       end(await withDatabase<ExplainFlags>(made, (work) => run(work, key)))
     })
 }
@@ -44,8 +44,8 @@ export function explainCommand(end: End): Command {
 async function run(work: Work<ExplainFlags>, key: string | undefined): Promise<ExitCode> {
   const { database, output, options } = work
   const facts = await eventFactsOf(database, { ...options, key })
-  const story = storyOf(facts)
-  const { facts: all, ...told } = story
-  output.answer({ ...all, ...told }, () => storyText(story, output))
-  return story.isKnown ? EXIT.ok : EXIT.no
+  const timeline = timelineOf(facts)
+  const { facts: all, ...rest } = timeline
+  output.answer({ ...all, ...rest }, () => timelineText(timeline, output))
+  return timeline.isKnown ? EXIT.ok : EXIT.no
 }

@@ -5,7 +5,14 @@ import { readTables, type Tables } from '../data/tables.ts'
 import { EXIT, type ExitCode } from '../exit-codes.ts'
 import { usage } from '../failure.ts'
 import { createOutput, type Output } from '../output.ts'
-import { type CommonOptions, command, type End, type Work, whole, withDatabase } from './command.ts'
+import {
+  type CommonOptions,
+  command,
+  type End,
+  type Work,
+  wholeNumber,
+  withDatabase,
+} from './command.ts'
 
 interface MigrateFlags {
   readonly print?: boolean
@@ -58,7 +65,7 @@ export function migrateCommand(end: End): Command {
 }
 
 function print({ after = '0', json, schema }: MigrateFlags & CommonOptions): ExitCode {
-  const migrations = migrationSql(schema, whole('--after', after))
+  const migrations = migrationSql(schema, wholeNumber('--after', after))
   createOutput(json === true).answer(migrations, () =>
     migrations
       .map(({ name, sql }) => `-- onceward ${name}\nbegin;\n\n${sql}\ncommit;`)

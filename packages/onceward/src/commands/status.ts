@@ -7,7 +7,7 @@ import { toShownFailure, usage } from '../failure.ts'
 import { statusText } from '../render/status.ts'
 import { visibleLines } from '../render/visible.ts'
 import { spanMs } from '../span.ts'
-import { command, type End, type Work, whole, withDatabase } from './command.ts'
+import { command, type End, type Work, wholeNumber, withDatabase } from './command.ts'
 
 const RIGHTS =
   'onceward_operator. If it was made by an earlier docs/least-privilege.sql, `doctor` names the grants that it lacks.'
@@ -60,7 +60,7 @@ async function watch({ database, output, options }: Work<WatchFlags>): Promise<E
     throw usage('Expected --interval to be a span from 100ms to 1d, such as 2s.')
   }
   const { times } = options
-  let left = times === undefined ? Number.POSITIVE_INFINITY : whole('--times', times, 1)
+  let left = times === undefined ? Number.POSITIVE_INFINITY : wholeNumber('--times', times, 1)
   const stop = new AbortController()
   process.once('SIGINT', () => stop.abort())
   // The reader of the pipe has gone.

@@ -1,15 +1,22 @@
 import { deadLetters, type OperatorReport } from '@onceward/postgres'
 import type { NamedBroker } from '../data/broker-address.ts'
-import { type ChangeOutcome, changeEach } from '../data/change-letters.ts'
+import { type ChangeOutcome, changeEach } from '../data/change-dead-letters.ts'
 import type { Database } from '../data/database.ts'
+import {
+  counts,
+  type DeadLetterFilter,
+  deadLetterOf,
+  isId,
+  selected,
+  summaries,
+} from '../data/dead-letters.ts'
 import { databaseFindings } from '../data/doctor.ts'
 import { eventFactsOf } from '../data/event.ts'
-import { counts, isId, type LetterFilter, letterOf, selected, summaries } from '../data/letters.ts'
 import { withSender } from '../data/queue-sender.ts'
 import { readable } from '../data/readable.ts'
 import { readStatus, recentMinutes } from '../data/status.ts'
-import { storyOf } from '../data/story.ts'
 import { readTablesOf } from '../data/tables.ts'
+import { timelineOf } from '../data/timeline.ts'
 import { readTroubled } from '../data/troubled.ts'
 import { Failure, toFailure, toShownFailure, usage } from '../failure.ts'
 import { bodyText } from '../render/body.ts'
@@ -100,7 +107,7 @@ export function createApi(options: ApiOptions): Api {
   }
 }
 
-function filterOf(query: URLSearchParams): LetterFilter {
+function filterOf(query: URLSearchParams): DeadLetterFilter {
   const text = (name: string): string | undefined => query.get(name) || undefined
   const kind = text('kind')
   return {
@@ -109,7 +116,7 @@ function filterOf(query: URLSearchParams): LetterFilter {
   }
 }
 
-function letters(database: Database, filter: LetterFilter): Promise<unknown> {
+function letters(database: Database, filter: DeadLetterFilter): Promise<unknown> {
   return readTablesOf(database, async (query) => {
     const found = await summaries(query, database, { ...filter, limit: PAGE })
     return { letters: found.map(readable), counts: await counts(query, database, filter) }
@@ -118,7 +125,7 @@ function letters(database: Database, filter: LetterFilter): Promise<unknown> {
 
 async function letter(database: Database, id: string): Promise<unknown> {
   const found = await readTablesOf(database, (query) =>
-    letterOf(query, database, { id, maxBytes: BODY_BYTES }),
+    deadLetterOf(query, database, { id, maxBytes: BODY_BYTES }),
   )
   if (found === undefined) throw new Refused(404, 'There is no such open dead letter.')
   const { body, ...rest } = readable(found)
@@ -132,7 +139,7 @@ async function story(options: ApiOptions, query: URLSearchParams): Promise<unkno
     ...{ key: text('key'), consumer: text('consumer'), tenant: text('tenant'), id: text('id') },
     ...{ redis, redisNamespace },
   }
-  return storyOf(await eventFactsOf(database, asked))
+  return timelineOf(await eventFactsOf(database, asked))
 }
 
 interface Change {

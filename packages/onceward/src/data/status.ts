@@ -1,6 +1,6 @@
 import { OWN_TABLES } from '@onceward/postgres/operator'
 import { type Database, ms, type Query } from './database.ts'
-import { counts, type LetterCount } from './letters.ts'
+import { counts, type DeadLetterCount } from './dead-letters.ts'
 
 /** One consumer, as PostgreSQL knows it. */
 export interface ConsumerStatus {
@@ -29,7 +29,7 @@ export interface ConsumerStatus {
   readonly doneMinute: number
   readonly doneHour: number
   readonly failedHour: number
-  readonly dead: readonly LetterCount[]
+  readonly dead: readonly DeadLetterCount[]
 }
 
 export interface TableStatus {

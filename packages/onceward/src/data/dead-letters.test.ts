@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { type Answers, scriptedQuery } from '../fixtures/scripted-database.ts'
-import { isId, letterOf } from './letters.ts'
+import { deadLetterOf, isId } from './dead-letters.ts'
 
 const ID = '0c5d9f52-6f3c-9b3a-2f86-8f5b7a5e6f10'
 const MIB = 1024 * 1024
@@ -27,7 +27,7 @@ describe('one dead letter', () => {
   }
   const read = async (answers: Answers, maxBytes = 100) => {
     const { asked, query } = scriptedQuery(answers)
-    return { letter: await letterOf(query, TABLES, { id: ID, maxBytes }), asked }
+    return { letter: await deadLetterOf(query, TABLES, { id: ID, maxBytes }), asked }
   }
 
   test('has its message decoded, and nothing of how it is stored', async () => {
@@ -47,7 +47,7 @@ describe('one dead letter', () => {
   test('that is not there is undefined, and what is no id is not even asked for', async () => {
     expect(await read([])).toMatchObject({ letter: undefined, asked: [{ values: [ID, 100] }] })
     const { asked, query } = scriptedQuery([['failed_events', [ROW]]])
-    expect(await letterOf(query, TABLES, { id: 'x', maxBytes: 1 })).toBeUndefined()
+    expect(await deadLetterOf(query, TABLES, { id: 'x', maxBytes: 1 })).toBeUndefined()
     expect(asked).toEqual([])
   })
 

@@ -1,12 +1,12 @@
 import { describe, expect, test } from 'vitest'
-import type { LetterSummary } from '../data/letters.ts'
-import { countsText, listText } from './letters.ts'
+import type { DeadLetterSummary } from '../data/dead-letters.ts'
+import { countsText, listText } from './dead-letters.ts'
 
 const MARKED = { style: (style: unknown, text: string) => `<${String(style)}>${text}</>` }
 const PLAIN = { style: (_: unknown, text: string) => text }
 const AT = Date.UTC(2026, 10, 22, 20, 0, 0, 123)
 
-const SUMMARY: LetterSummary = {
+const SUMMARY: DeadLetterSummary = {
   ...{ id: 'e-1', kind: 'event', consumer: 'billing', reason: 'fatal', key: 'o-1', tenant: null },
   ...{ attempts: 2, firstFailedAtMs: AT - 1_000, lastFailedAtMs: AT, published: false },
   ...{ isRequeued: false, bodyBytes: 7, isOmitted: false, error: 'Error: declined\n    at pay' },
@@ -14,7 +14,7 @@ const SUMMARY: LetterSummary = {
 const COUNT = { consumer: 'billing', reason: 'fatal', count: 1, oldestMs: AT }
 
 describe('the list', () => {
-  const rows = (letter: Partial<LetterSummary>) =>
+  const rows = (letter: Partial<DeadLetterSummary>) =>
     listText({ letters: [{ ...SUMMARY, ...letter }], counts: [COUNT] }, PLAIN).split('\n')
 
   test('of none says so', () => {

@@ -1,6 +1,6 @@
 import { type Command, Option } from 'commander'
-import type { LetterFilter } from '../data/letters.ts'
-import { instantMs, said, whole } from './command.ts'
+import type { DeadLetterFilter } from '../data/dead-letters.ts'
+import { instantMs, notEmpty, wholeNumber } from './command.ts'
 
 const REASONS = [
   ...['fatal', 'attempts-spent', 'no-verdict', 'invalid-payload', 'fingerprint-mismatch'],
@@ -33,18 +33,18 @@ export function withFilters(made: Command): Command {
     .option('--limit <count>', 'at most so many, the oldest first')
 }
 
-export function filterOf(flags: FilterFlags): LetterFilter {
+export function filterOf(flags: FilterFlags): DeadLetterFilter {
   const { consumer, kind, limit, reason, search, since, until } = flags
   return {
     ...{ kind, reason },
-    consumer: said('--consumer', consumer),
-    search: said('--search', search),
+    consumer: notEmpty('--consumer', consumer),
+    search: notEmpty('--search', search),
     sinceMs: since === undefined ? undefined : instantMs('--since', since),
     untilMs: until === undefined ? undefined : instantMs('--until', until),
-    limit: limit === undefined ? undefined : whole('--limit', limit, 1),
+    limit: limit === undefined ? undefined : wholeNumber('--limit', limit, 1),
   }
 }
 
 /** Whether the filter selects by anything but a number. */
-export const says = (filter: LetterFilter): boolean =>
+export const says = (filter: DeadLetterFilter): boolean =>
   Object.entries(filter).some(([name, value]) => name !== 'limit' && value !== undefined)

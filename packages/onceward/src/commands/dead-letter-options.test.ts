@@ -1,6 +1,6 @@
 import { Command } from 'commander'
 import { afterEach, describe, expect, test, vi } from 'vitest'
-import { type FilterFlags, filterOf, says, withFilters } from './letter-options.ts'
+import { type FilterFlags, filterOf, says, withFilters } from './dead-letter-options.ts'
 
 const NOW = Date.UTC(2026, 10, 22)
 const parsed = (...args: readonly string[]): FilterFlags => {

@@ -1,11 +1,11 @@
 import type { NextDelivery } from '../data/next-delivery.ts'
-import type { Story } from '../data/story.ts'
+import type { Timeline } from '../data/timeline.ts'
 import type { Output } from '../output.ts'
 import { duration, instant, relative } from './units.ts'
 import { visible, visibleLines } from './visible.ts'
 
-export function storyText(
-  { chapters, facts, next, state }: Story,
+export function timelineText(
+  { chapters, facts, next, state }: Timeline,
   { style }: Pick<Output, 'style'>,
 ): string {
   const { consumer, id, key, nowMs, registration, tenant } = facts
@@ -21,7 +21,7 @@ export function storyText(
     ['state', state],
     ...redisField(facts),
   ]
-  const told = chapters.flatMap((chapter) => {
+  const lines = chapters.flatMap((chapter) => {
     const { atMs, detail, what } = chapter
     const line = `${instant(atMs)}  ${style('dim', relative(atMs, nowMs).padEnd(16))}  ${visible(what)}`
     const more =
@@ -35,14 +35,14 @@ export function storyText(
   return [
     ...fields.map(([name, value]) => `${style('bold', name.padEnd(9))} ${visible(value)}`),
     '',
-    ...(told.length === 0 ? ['Nothing is recorded.'] : told),
+    ...(lines.length === 0 ? ['Nothing is recorded.'] : lines),
     '',
     `${style('bold', 'next delivery')}  ${nextText(next, nowMs)}`,
     `  ${next.why}`,
   ].join('\n')
 }
 
-function redisField({ lease, redis }: Story['facts']): readonly (readonly [string, string])[] {
+function redisField({ lease, redis }: Timeline['facts']): readonly (readonly [string, string])[] {
   const forbidden =
     lease === 'forbidden' ? ([['leases', 'this login may not read the table']] as const) : []
   if (redis === undefined) return forbidden

@@ -1,6 +1,6 @@
 import type { OperatorReport } from '@onceward/postgres'
 import { describe, expect, test } from 'vitest'
-import { changeEach } from './change-letters.ts'
+import { changeEach } from './change-dead-letters.ts'
 
 type Untouched = OperatorReport['untouched'][number]
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { facts, LEASE, NOW, REDIS, TROUBLE } from '../fixtures/facts.ts'
 import type { EventFacts } from './event-facts.ts'
-import { storyOf } from './story.ts'
+import { timelineOf } from './timeline.ts'
 
 const REFUSED = {
   ...{ id: 'r-1', times: 1, firstFailedAtMs: NOW - 9_000, lastFailedAtMs: NOW - 8_000 },
@@ -11,9 +11,9 @@ const ASKED = { atMs: NOW - 1_000, who: 'alice', action: 'replay', target: 'e', 
 const row = (state: 'd' | 'r' | 'w' | 'x') => ({ row: { state, atMs: NOW - 60_000 } })
 /** Each chapter as its seconds from now and its text. */
 const told = (over: Partial<EventFacts>): readonly string[] =>
-  storyOf(facts(over)).chapters.map(({ atMs, what }) => `${(atMs - NOW) / 1_000}: ${what}`)
+  timelineOf(facts(over)).chapters.map(({ atMs, what }) => `${(atMs - NOW) / 1_000}: ${what}`)
 const details = (over: Partial<EventFacts>) =>
-  storyOf(facts(over)).chapters.map(({ detail }) => detail)
+  timelineOf(facts(over)).chapters.map(({ detail }) => detail)
 
 describe('the state', () => {
   test.each<readonly [Partial<EventFacts>, string]>([
@@ -30,7 +30,7 @@ describe('the state', () => {
     [{ lease: { ...LEASE, state: 'd' } }, 'done, and its result is stored (in the table leases)'],
     [{ lease: { ...LEASE, state: 'x' } }, 'dead (in the table leases)'],
   ])('of %j is %s', (over, state) => {
-    expect(storyOf(facts(over)).state).toBe(state)
+    expect(timelineOf(facts(over)).state).toBe(state)
   })
 })
 
@@ -81,7 +81,7 @@ test('a message with the same key was refused, once or several times', () => {
     '-8: a message with this key was refused (fingerprint-mismatch), 3 times; dead letter r-2; its replay is due',
   ])
   expect(details({ refused })).toEqual([undefined, 'another payload'])
-  expect(storyOf(facts({ refused })).chapters[0]).not.toHaveProperty('detail')
+  expect(timelineOf(facts({ refused })).chapters[0]).not.toHaveProperty('detail')
 })
 
 test('an operator asked for something, with the reason if one was given', () => {
@@ -91,7 +91,7 @@ test('an operator asked for something, with the reason if one was given', () => 
     '-0.5: alice asked for: discard',
   ])
   expect(details({ audit: [ASKED, discard] })).toEqual([undefined, 'test data'])
-  expect(storyOf(facts({ audit: [ASKED] })).chapters[0]).not.toHaveProperty('detail')
+  expect(timelineOf(facts({ audit: [ASKED] })).chapters[0]).not.toHaveProperty('detail')
 })
 
 describe('leases', () => {
@@ -120,7 +120,7 @@ test('all is told in the order in which it happened, with what comes next', () =
     lastFailedAtMs: NOW - 500,
     countedAtMs: NOW - 700,
   }
-  const story = storyOf(facts({ ...row('w'), trouble, refused: [REFUSED], audit: [ASKED] }))
+  const story = timelineOf(facts({ ...row('w'), trouble, refused: [REFUSED], audit: [ASKED] }))
   expect(story.chapters.map(({ atMs }) => (atMs - NOW) / 1_000)).toEqual([
     ...[-8, -2, -1, -0.7, -0.5, 1],
   ])

@@ -1,4 +1,4 @@
-import type { Letter, LetterCount, LetterSummary } from '../data/letters.ts'
+import type { DeadLetter, DeadLetterCount, DeadLetterSummary } from '../data/dead-letters.ts'
 import type { Output } from '../output.ts'
 import type { ShownBody } from './body.ts'
 import { table } from './table.ts'
@@ -8,8 +8,8 @@ import { cut, toJson, visible, visibleLines } from './visible.ts'
 type Styled = Pick<Output, 'style'>
 
 export interface Listed {
-  readonly letters: readonly LetterSummary[]
-  readonly counts: readonly LetterCount[]
+  readonly letters: readonly DeadLetterSummary[]
+  readonly counts: readonly DeadLetterCount[]
 }
 
 const KEY_WIDTH = 40
@@ -42,14 +42,14 @@ const firstLine = (text: string | null): string => text?.split('\n', 1)[0] ?? 'â
 
 /** One line per consumer and reason. */
 export function countsText(
-  counts: readonly Pick<LetterCount, 'consumer' | 'reason' | 'count'>[],
+  counts: readonly Pick<DeadLetterCount, 'consumer' | 'reason' | 'count'>[],
 ): string {
   return counts
     .map(({ consumer, reason, count }) => `  ${visible(consumer)}  ${visible(reason)}  ${count}`)
     .join('\n')
 }
 
-export function letterText(letter: Letter, body: ShownBody, { style }: Styled): string {
+export function deadLetterText(letter: DeadLetter, body: ShownBody, { style }: Styled): string {
   const { headers, properties, source } = letter
   const fields: readonly (readonly [string, string])[] = [
     ['id', letter.id],

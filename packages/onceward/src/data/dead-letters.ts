@@ -3,7 +3,7 @@ import type { Database, Query } from './database.ts'
 import { ms } from './database.ts'
 
 /** Which dead letters. A field that is left out matches all. */
-export interface LetterFilter {
+export interface DeadLetterFilter {
   readonly consumer?: string | undefined
   readonly reason?: string | undefined
   readonly kind?: 'event' | 'refused' | undefined
@@ -15,7 +15,7 @@ export interface LetterFilter {
 }
 
 /** A dead letter without its message. */
-export interface LetterSummary {
+export interface DeadLetterSummary {
   readonly id: string
   readonly kind: 'event' | 'refused'
   readonly consumer: string
@@ -36,14 +36,14 @@ export interface LetterSummary {
 }
 
 /** A dead letter with its message, whose body may be cut. */
-export interface Letter extends LetterSummary {
+export interface DeadLetter extends DeadLetterSummary {
   readonly source: Readonly<Record<string, unknown>>
   readonly properties: Readonly<Record<string, unknown>>
   readonly headers: Readonly<Record<string, string>>
   readonly body: Uint8Array
 }
 
-export interface LetterCount {
+export interface DeadLetterCount {
   readonly consumer: string
   readonly reason: string
   readonly count: number
@@ -79,7 +79,7 @@ const filtered = (row: string, kind: string): string => `
   and ($5::float8 is null or ${row}.last_failed_at < to_timestamp($5::float8 / 1000))
   and ($6::text is null or position(lower($6) in lower(${row}.error)) > 0 or position(lower($7) in lower(${row}.key)) > 0)`
 
-function valuesOf({ consumer, reason, kind, sinceMs, untilMs, search }: LetterFilter) {
+function valuesOf({ consumer, reason, kind, sinceMs, untilMs, search }: DeadLetterFilter) {
   // Keys are stored escaped, and errors are not.
   const inKey = search === undefined ? undefined : escapeText(search)
   return [consumer, reason, kind, sinceMs, untilMs, search, inKey].map((value) =>
@@ -92,9 +92,9 @@ function valuesOf({ consumer, reason, kind, sinceMs, untilMs, search }: LetterFi
 export function summaries(
   query: Query,
   { quoted }: Pick<Database, 'quoted'>,
-  filter: LetterFilter,
-): Promise<readonly LetterSummary[]> {
-  return query<LetterSummary>(
+  filter: DeadLetterFilter,
+): Promise<readonly DeadLetterSummary[]> {
+  return query<DeadLetterSummary>(
     `select * from ${matching(quoted)} as letters order by at, id limit $8::bigint`,
     [...valuesOf(filter), filter.limit ?? null],
   )
@@ -103,9 +103,9 @@ export function summaries(
 export function counts(
   query: Query,
   { quoted }: Pick<Database, 'quoted'>,
-  filter: LetterFilter = {},
-): Promise<readonly LetterCount[]> {
-  return query<LetterCount>(
+  filter: DeadLetterFilter = {},
+): Promise<readonly DeadLetterCount[]> {
+  return query<DeadLetterCount>(
     `select consumer, reason, count(*) as count, ${ms('min(at)')} as "oldestMs" from ${matching(quoted)} as letters
      group by 1, 2 order by 1, 2`,
     valuesOf(filter),
@@ -116,8 +116,8 @@ export function counts(
 export async function selected(
   query: Query,
   database: Pick<Database, 'quoted'>,
-  filter: LetterFilter,
-): Promise<readonly Pick<LetterSummary, 'id' | 'consumer' | 'reason'>[]> {
+  filter: DeadLetterFilter,
+): Promise<readonly Pick<DeadLetterSummary, 'id' | 'consumer' | 'reason'>[]> {
   return query(
     `select id, consumer, reason from ${matching(database.quoted)} as letters order by at, id limit $8::bigint`,
     [...valuesOf(filter), filter.limit ?? null],
@@ -127,7 +127,7 @@ export async function selected(
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 export const isId = (text: string): boolean => UUID.test(text)
 
-interface LetterRow extends LetterSummary {
+interface DeadLetterRow extends DeadLetterSummary {
   readonly source: string
   readonly properties: string
   readonly headers: string
@@ -143,18 +143,18 @@ const PART_BYTES = 2 * 1024 * 1024
  *
  * @throws {@link UnreadableError} if it is not what this version stores, or a piece of its body is missing.
  */
-export async function letterOf(
+export async function deadLetterOf(
   query: Query,
   { quoted }: Pick<Database, 'quoted'>,
   { id, maxBytes }: { readonly id: string; readonly maxBytes: number },
-): Promise<Letter | undefined> {
+): Promise<DeadLetter | undefined> {
   if (!isId(id)) return undefined
   const detail = (
     row: string,
   ): string => `, ${row}.source, encode(${row}.properties, 'base64') as properties,
     encode(${row}.headers, 'base64') as headers, ${row}.body_parts as "bodyParts",
     encode(substring(${row}.body from 1 for $2::integer), 'base64') as body`
-  const [row] = await query<LetterRow>(
+  const [row] = await query<DeadLetterRow>(
     `(select f.event_id::text as id, 'event' as kind, f.tenant, f.attempt as attempts, ${columns('f', "p.state = 'w'")} ${detail('f')}
      from ${quoted}.failed_events f
      join ${quoted}.processed_events p on p.event_id = f.event_id

@@ -3,18 +3,18 @@ import type { EventFacts, RefusedMessage, Trouble } from './event-facts.ts'
 import { type NextDelivery, nextDelivery } from './next-delivery.ts'
 
 /** One thing that happened to an event, or will. */
-export interface Chapter {
+export interface TimelineEntry {
   readonly atMs: number
   readonly what: string
   /** An error with its stack, a result, a reason in an operator's words. */
   readonly detail?: string | undefined
 }
 
-/** The story of one event, oldest first. */
-export interface Story {
+/** What happened to one event, and will, oldest first. */
+export interface Timeline {
   readonly facts: EventFacts
   readonly state: string
-  readonly chapters: readonly Chapter[]
+  readonly chapters: readonly TimelineEntry[]
   readonly next: NextDelivery
   /** Whether any store knows the event. */
   readonly isKnown: boolean
@@ -43,18 +43,18 @@ function stateOf({ lease, row }: EventFacts): string {
   return `${LEASE_STATES[lease.state]} (in the table leases)`
 }
 
-export function storyOf(facts: EventFacts): Story {
+export function timelineOf(facts: EventFacts): Timeline {
   const { row, trouble, redis, refused, audit, lease } = facts
   const chapters = [
-    ...rowChapters(facts),
-    ...(trouble === undefined ? [] : troubleChapters(trouble, row?.state)),
-    ...refused.flatMap(refusedChapters),
+    ...rowEntries(facts),
+    ...(trouble === undefined ? [] : troubleEntries(trouble, row?.state)),
+    ...refused.flatMap(refusedEntries),
     ...audit.map(({ atMs, who, action, why }) => ({
       atMs,
       what: `${who} asked for: ${action}`,
       ...(why === null ? {} : { detail: why }),
     })),
-    ...leaseChapters(facts),
+    ...leaseEntries(facts),
   ]
   const isKnown =
     row !== undefined ||
@@ -71,7 +71,7 @@ export function storyOf(facts: EventFacts): Story {
   }
 }
 
-function rowChapters({ row, registration, result }: EventFacts): readonly Chapter[] {
+function rowEntries({ row, registration, result }: EventFacts): readonly TimelineEntry[] {
   if (row?.state !== 'd') return []
   const forgottenMs = registration === undefined ? undefined : row.atMs + registration.dedupWindowMs
   return [
@@ -86,9 +86,9 @@ function rowChapters({ row, registration, result }: EventFacts): readonly Chapte
   ]
 }
 
-function troubleChapters(trouble: Trouble, state: string | undefined): readonly Chapter[] {
+function troubleEntries(trouble: Trouble, state: string | undefined): readonly TimelineEntry[] {
   const { attempt, countedAtMs, discardedAtMs, error, noVerdict, reason } = trouble
-  const chapters: Chapter[] = []
+  const chapters: TimelineEntry[] = []
   const hasFailed = error !== null || reason !== null
   if (trouble.firstFailedAtMs < trouble.lastFailedAtMs) {
     chapters.push({
@@ -125,7 +125,7 @@ function troubleChapters(trouble: Trouble, state: string | undefined): readonly 
   return chapters
 }
 
-function refusedChapters(message: RefusedMessage): readonly Chapter[] {
+function refusedEntries(message: RefusedMessage): readonly TimelineEntry[] {
   const { error, id, reason, replay, times } = message
   const what = `a message with this key was refused (${reason}), ${times === 1 ? 'once' : `${times} times`}; dead letter ${id}`
   return [
@@ -137,8 +137,8 @@ function refusedChapters(message: RefusedMessage): readonly Chapter[] {
   ]
 }
 
-function leaseChapters({ lease, redis, nowMs }: EventFacts): readonly Chapter[] {
-  const chapters: Chapter[] = []
+function leaseEntries({ lease, redis, nowMs }: EventFacts): readonly TimelineEntry[] {
+  const chapters: TimelineEntry[] = []
   if (
     lease !== undefined &&
     lease !== 'forbidden' &&
