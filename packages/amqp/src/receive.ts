@@ -5,7 +5,6 @@ import {
   endsWithin,
   type GuardPort,
   isFatal,
-  isGuardClosed,
   type Outage,
   oncePerTurn,
   Recovery,
@@ -60,7 +59,6 @@ const STABLE_MS = 10_000
  * messages in hand are kept: no more than the prefetch come.
  */
 export class Receiver {
-  lastProgressAt: Date | undefined
   readonly #options: ReceiverOptions
   readonly #recovery: Recovery<BrokerErrorKind>
   /** Channels whose consumer the server cancelled, while some of their messages are in hand. */
@@ -82,11 +80,16 @@ export class Receiver {
       classifyError,
       backoff: BACKOFF,
       onRetry: () => this.pump(),
+      onEnd: options.onEnd,
     })
   }
 
   get outage(): Outage | undefined {
     return this.#recovery.outage ?? this.#options.publishing.outage
+  }
+
+  get lastProgressAt(): Date | undefined {
+    return this.#recovery.lastProgressAt
   }
 
   /** @throws {@link ConfigurationError} for what can never work. */
@@ -99,7 +102,7 @@ export class Receiver {
     }
     // A connection with amqplib's own recovery answers only once it is open.
     this.#recovery.begin({ state: 'recovering', reason: 'the connection is not there yet' })
-    void step.then((error) => this.#endOn(error))
+    void step.then((error) => this.#recovery.endOn(error))
   }
 
   /** Resolves when no more messages come, or the broker does not answer. */
@@ -124,15 +127,13 @@ export class Receiver {
 
   /** A settlement is stored: the store has answered. */
   known(settlement: Settlement): void {
-    if (isGuardClosed(settlement) && !this.#recovery.isStopped) {
-      this.#options.onEnd({ kind: 'closed' })
-    }
+    this.#recovery.known(settlement)
     this.#pumpSoon()
   }
 
   settled(deliveries: DeliveryChannel): void {
     this.#recovery.succeeded()
-    this.#progressed()
+    this.#recovery.progressed()
     for (const channel of this.#retired) {
       if (channel.deliveries === deliveries && deliveries.inHand === 0) void this.#close(channel)
     }
@@ -146,11 +147,7 @@ export class Receiver {
     const isConsuming = this.#channel?.consumers === this.#prefetches.length
     const isAvailable = this.#options.port.availability().kind === 'available'
     if (isConsuming && outage === undefined && isAvailable) return
-    void this.#step().then((error) => this.#endOn(error))
-  }
-
-  #endOn(error: OncewardError | undefined): void {
-    if (error !== undefined) this.#options.onEnd({ kind: 'fatal', error })
+    void this.#step().then((error) => this.#recovery.endOn(error))
   }
 
   /** Returns the error that stops the consumer, if there is one. */
@@ -201,7 +198,7 @@ export class Receiver {
   }
 
   async #adjust(channel: ConsumerChannel): Promise<void> {
-    const { port, dispatcher } = this.#options
+    const { dispatcher } = this.#options
     // Settlements meanwhile may have changed how many there should be.
     while (this.#channel === channel && !this.#recovery.isStopped) {
       const prefetch = this.#prefetches[channel.consumers]
@@ -209,14 +206,13 @@ export class Receiver {
       else if (channel.consumers > this.#prefetches.length) await channel.cancelLatest()
       else break
     }
-    const availability = port.availability()
-    if (availability.kind === 'available') {
-      if (this.#channel === channel && this.#recovery.end()?.state === 'paused') dispatcher.resume()
-      return
-    }
-    this.#recovery.storeIsDown(availability.error)
-    const waitMs = availability.retryAt - port.runtime.now()
-    this.#recovery.pause(Math.min(Math.max(waitMs, STORE_LOOK_MS / 10), STORE_LOOK_MS))
+    const wasPaused = this.#recovery.outage?.state === 'paused'
+    const gate = this.#recovery.look()
+    // Held messages ask the store by themselves.
+    if (gate === 'probe') this.#recovery.pause(STORE_LOOK_MS / 10)
+    if (gate !== 'open' || this.#channel !== channel) return
+    this.#recovery.end()
+    if (wasPaused) dispatcher.resume()
   }
 
   /** The prefetch of each consumer that there should be. */
@@ -243,7 +239,7 @@ export class Receiver {
   #delivered(channel: ConsumerChannel, message: ConsumeMessage): void {
     const { port, accept, dispatcher, settings } = this.#options
     try {
-      this.#progressed()
+      this.#recovery.progressed()
       dispatcher.take(accept(message, channel.deliveries))
     } catch (error) {
       port.logger.error({ queue: settings.queue, err: error }, 'a delivery could not be taken')
@@ -257,7 +253,7 @@ export class Receiver {
     void channel.cancel().catch(() => undefined)
     if (channel.deliveries.inHand > 0) this.#retired.add(channel)
     else void this.#close(channel)
-    this.#endOn(this.#failed(new CancelledError(this.#options.settings.queue)))
+    this.#recovery.endOn(this.#failed(new CancelledError(this.#options.settings.queue)))
   }
 
   #lost(channel: ConsumerChannel, error: unknown): void {
@@ -269,7 +265,7 @@ export class Receiver {
     if (channel.ageMs > STABLE_MS) this.#recovery.succeeded()
     // Its connection may be as silent.
     if (error instanceof CallTimeoutError) this.#options.connector.discard()
-    this.#endOn(this.#failed(error ?? new Error('channel closed')))
+    this.#recovery.endOn(this.#failed(error ?? new Error('channel closed')))
   }
 
   /** Answers an error that ends the consumer; any other error is retried. */
@@ -289,9 +285,5 @@ export class Receiver {
   async #close(channel: ConsumerChannel): Promise<void> {
     this.#retired.delete(channel)
     await channel.close()
-  }
-
-  #progressed(): void {
-    this.lastProgressAt = new Date(this.#options.port.runtime.now())
   }
 }

@@ -3,7 +3,6 @@ import {
   type ConsumptionEnd,
   type GuardPort,
   isFatal,
-  isGuardClosed,
   type Outage,
   Recovery,
 } from '@onceward/core/adapter'
@@ -53,7 +52,6 @@ const JOINING: Outage = { state: 'recovering', reason: 'joining the group' }
  * in both cases (brokers.md K5, K24). Here every crash is followed by a new consumer, after a pause.
  */
 export class Receiver {
-  lastProgressAt: Date | undefined
   readonly #options: ReceiverOptions
   readonly #recovery: Recovery<BrokerErrorKind>
   readonly #started = Promise.withResolvers<void>()
@@ -66,7 +64,6 @@ export class Receiver {
   /** Ends the current consumer with a reason. */
   #giveUp: (reason: unknown) => void = () => undefined
   readonly #membership: Membership
-  #isChecked = false
   #hasStarted = false
   /** Ends the pause before the next consumer. */
   #endPause: () => void = () => undefined
@@ -79,7 +76,9 @@ export class Receiver {
       fields: this.#fields,
       classifyError,
       backoff: BACKOFF,
+      check: options.check,
       onRetry: () => this.#endPause(),
+      onEnd: options.onEnd,
     })
     this.#membership = new Membership(settings.consumer.groupId)
     this.#watchdog = new Watchdog(port.runtime, settings.consumer)
@@ -107,6 +106,10 @@ export class Receiver {
     return { state: 'paused', reason: classifyError(availability.error).text }
   }
 
+  get lastProgressAt(): Date | undefined {
+    return this.#recovery.lastProgressAt
+  }
+
   /** @throws {@link ConfigurationError}; any other error is retried. */
   start(): Promise<void> {
     void this.#live()
@@ -125,10 +128,8 @@ export class Receiver {
   }
 
   known(settlement: Settlement): void {
-    this.#progressed()
-    if (isGuardClosed(settlement) && !this.#recovery.isStopped) {
-      this.#options.onEnd({ kind: 'closed' })
-    }
+    this.#recovery.progressed()
+    this.#recovery.known(settlement)
   }
 
   async #live(): Promise<void> {
@@ -141,7 +142,7 @@ export class Receiver {
       if (error === RESUBSCRIBE) continue
       const fatal = await this.#fatal(error)
       if (fatal !== undefined) {
-        if (this.#hasStarted) this.#options.onEnd({ kind: 'fatal', error: fatal })
+        if (this.#hasStarted) this.#recovery.endOn(fatal)
         else this.#started.reject(fatal)
         return
       }
@@ -158,11 +159,10 @@ export class Receiver {
 
   /** Runs one consumer. Resolves with what ended it. Never rejects. */
   async #liveOnce(): Promise<unknown> {
-    const { batches, kafka, port, settings, check } = this.#options
+    const { batches, kafka, port, settings } = this.#options
     const joining = Promise.withResolvers<unknown>()
     try {
-      if (!this.#isChecked) await check()
-      this.#isChecked = true
+      await this.#recovery.checkOnce()
       if (this.#recovery.isStopped) return undefined
       const { config, cluster } = withCluster(settings.consumer, port.settings.consumer, {
         onStrangers: (strangers) => this.#refuse(strangers),
@@ -219,7 +219,7 @@ export class Receiver {
       if (beat !== undefined) this.#membership.heard(beat)
       this.#watchdog.heard({ generation: beat?.groupGenerationId, isHeld: batches.isHeld })
       batches.answered()
-      this.#progressed()
+      this.#recovery.progressed()
     }
     consumer.on(GROUP_JOIN, ({ payload }) => {
       if (!isCurrent()) return
@@ -284,13 +284,9 @@ export class Receiver {
 
   #recovered(): void {
     this.#recovery.succeeded()
-    this.#progressed()
+    this.#recovery.progressed()
     this.#start()
     this.#recovery.end()
-  }
-
-  #progressed(): void {
-    this.lastProgressAt = new Date(this.#options.port.runtime.now())
   }
 
   get #fields(): Readonly<Record<string, unknown>> {

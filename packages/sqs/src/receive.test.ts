@@ -158,7 +158,7 @@ test.each([
   if (what === 'while another asks') kit.receiver.pump()
   const before = kit.told.length
   await answer(kit, 'a1', 'b1')
-  expect(kit.told.slice(before)).toEqual(['take ', 'park a1 b1'])
+  expect(kit.told.slice(before)).toEqual(['park a1 b1'])
 })
 
 test('trap B2: a stop lets receives in flight end, returns their messages, and leaves no timer', async () => {

@@ -1,15 +1,11 @@
 import type { Message } from '@aws-sdk/client-sqs'
-import type { OncewardError, Settlement } from '@onceward/core'
+import type { Settlement } from '@onceward/core'
 import {
-  type Availability,
-  byOrderingKey,
   type ConsumptionEnd,
   type GuardPort,
   isFatal,
-  isGuardClosed,
   type Outage,
   Recovery,
-  STORE_LOOK_MS,
 } from '@onceward/core/adapter'
 import { ENTRIES, type SqsApi } from './client.ts'
 import type { Accept, Received } from './delivery.ts'
@@ -49,8 +45,6 @@ interface Poll {
   readonly isProbe: boolean
 }
 
-type Down = Extract<Availability, { kind: 'down' }>
-
 /** Long polls at once; each brings up to ten messages. */
 const MOST_POLLS = 10
 /** Pause between two empty receives that did not long-poll. */
@@ -62,16 +56,13 @@ const EMPTY_PAUSE_MS = 200
  * it is back.
  */
 export class Receiver {
-  lastProgressAt: Date | undefined
   readonly #options: ReceiverOptions
   readonly #recovery: Recovery<BrokerErrorKind>
   readonly #polls = new Set<Promise<void>>()
-  #check: 'due' | 'running' | 'done' = 'due'
   /** Polls wanted at once: one more whenever a poll brought something, one while the queue is empty. */
   #wantedPolls = 1
   /** Messages that the polls under way may bring. */
   #reserved = 0
-  #isProbing = false
 
   constructor(options: ReceiverOptions) {
     const { port, settings } = options
@@ -81,7 +72,9 @@ export class Receiver {
       fields: { queue: settings.queueUrl },
       classifyError,
       backoff: BACKOFF,
+      check: options.check,
       onRetry: () => this.pump(),
+      onEnd: options.onEnd,
     })
   }
 
@@ -89,11 +82,13 @@ export class Receiver {
     return this.#recovery.outage
   }
 
+  get lastProgressAt(): Date | undefined {
+    return this.#recovery.lastProgressAt
+  }
+
   /** @throws {@link ConfigurationError}; any other error is retried. */
-  async start(): Promise<void> {
-    const error = await this.#runCheck()
-    if (error !== undefined) throw error
-    this.pump()
+  start(): Promise<void> {
+    return this.#recovery.start()
   }
 
   /**
@@ -107,28 +102,20 @@ export class Receiver {
 
   /** A settlement is stored: the store has answered. */
   known(settlement: Settlement): void {
-    this.#isProbing = false
-    if (isGuardClosed(settlement) && !this.#recovery.isStopped) {
-      this.#options.onEnd({ kind: 'closed' })
-    }
+    this.#recovery.known(settlement)
   }
 
   progressed(): void {
-    this.lastProgressAt = new Date(this.#options.port.runtime.now())
+    this.#recovery.progressed()
   }
 
   /** Receives if there is reason to. */
   pump(): void {
-    const { isStopped, isPausing } = this.#recovery
-    if (isStopped || isPausing || this.#check === 'running') return
-    if (this.#check === 'due') return void this.#checkAgain()
-    const { port, dispatcher } = this.#options
-    const availability = port.availability()
-    if (availability.kind === 'down') {
-      this.#probe(availability)
-      return
-    }
-    if (this.outage?.state === 'paused') this.#recovery.end()
+    if (!this.#recovery.mayReceive()) return
+    const gate = this.#recovery.look()
+    if (gate === 'probe') this.#probe()
+    if (gate !== 'open') return
+    const { dispatcher } = this.#options
     dispatcher.resume('all')
     while (this.#polls.size < this.#wantedPolls) {
       const room = dispatcher.room - this.#reserved
@@ -140,15 +127,11 @@ export class Receiver {
   /**
    * Lets one message probe the store, preferably one in hand, because each receive counts towards `maxReceiveCount`.
    */
-  #probe({ retryAt, error }: Down): void {
-    const { port, dispatcher } = this.#options
-    this.#recovery.storeIsDown(error)
-    const waitMs = retryAt - port.runtime.now()
-    if (waitMs > 0) this.#recovery.pause(Math.min(waitMs, STORE_LOOK_MS))
-    if (waitMs > 0 || this.#isProbing) return
-    const isInHand = dispatcher.resume('one')
-    this.#isProbing = isInHand || this.#polls.size === 0
-    if (this.#isProbing && !isInHand) this.#poll(1, true)
+  #probe(): void {
+    const isInHand = this.#options.dispatcher.resume('one')
+    if (!isInHand && this.#polls.size > 0) return
+    this.#recovery.store.probing()
+    if (!isInHand) this.#poll(1, true)
   }
 
   /** SQS hides and counts the messages of an answer that the client no longer waits for. */
@@ -183,7 +166,7 @@ export class Receiver {
       this.#answered(poll, messages)
       this.#take(received, isProbe)
     } catch (error) {
-      if (isProbe) this.#isProbing = false
+      if (isProbe) this.#recovery.store.answered()
       this.#failed(error)
     }
   }
@@ -202,55 +185,28 @@ export class Receiver {
       return
     }
     this.#wantedPolls = 1
-    if (isProbe) this.#isProbing = false
+    if (isProbe) this.#recovery.store.answered()
     const isShort = this.#longPollMs < 1_000 || tookMs < waitMs / 2
     if (isShort) this.#recovery.pause(EMPTY_PAUSE_MS * (1 + port.runtime.random()))
   }
 
   #take(received: readonly Received[], isProbe: boolean): void {
-    const { port, dispatcher } = this.#options
-    const availability = port.availability()
-    if (this.#recovery.isStopped) dispatcher.refuse(received)
-    else if (availability.kind === 'available' || isProbe) dispatcher.take(received)
-    else this.#takeLate(received, availability)
-  }
-
-  /** Messages of a receive from before the outage wait for the store; one group of them may probe it. */
-  #takeLate(received: readonly Received[], { retryAt }: Down): void {
-    const { port, dispatcher } = this.#options
-    const mayProbe = !this.#isProbing && retryAt <= port.runtime.now()
-    const probe = mayProbe ? (byOrderingKey(received)[0] ?? []) : []
-    this.#isProbing ||= probe.length > 0
-    dispatcher.take(probe)
-    dispatcher.park(received.filter((each) => !probe.includes(each)))
+    const { dispatcher } = this.#options
+    if (this.#recovery.isStopped) {
+      dispatcher.refuse(received)
+      return
+    }
+    const { start, wait } = isProbe
+      ? { start: received, wait: [] }
+      : this.#recovery.store.admit(received)
+    if (start.length > 0) dispatcher.take(start)
+    if (wait.length > 0) dispatcher.park(wait)
   }
 
   #failed(error: unknown): void {
     this.#wantedPolls = 1
-    if (isFatal(error)) this.#options.onEnd({ kind: 'fatal', error })
+    if (isFatal(error)) this.#recovery.endOn(error)
     // Several polls that fail together are one failure.
     if (!(this.#recovery.isStopped || this.#recovery.isPausing)) this.#recovery.failed(error)
-  }
-
-  /** Returns the error that stops the consumer, if there is one. */
-  async #runCheck(): Promise<OncewardError | undefined> {
-    this.#check = 'running'
-    try {
-      await this.#options.check()
-      this.#check = 'done'
-      this.#recovery.succeeded()
-      this.#recovery.end()
-    } catch (error) {
-      this.#check = 'due'
-      if (isFatal(error)) return error
-      this.#recovery.failed(error)
-    }
-    return undefined
-  }
-
-  async #checkAgain(): Promise<void> {
-    const error = await this.#runCheck()
-    if (error !== undefined) this.#options.onEnd({ kind: 'fatal', error })
-    else this.pump()
   }
 }

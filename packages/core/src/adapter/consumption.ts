@@ -1,8 +1,7 @@
 import { ABORT_GRACE_MS, onceAborted } from '../concurrency/stop-signals.ts'
 import { endsWithin } from '../concurrency/timeout.ts'
 import { type GuardPort, pauseOf } from '../model/guard-port.ts'
-import type { DependencyOutage, Health } from './health.ts'
-import type { Outage } from './recovery.ts'
+import type { DependencyOutage, Health, Outage } from './health.ts'
 
 /** A running consumer. */
 export interface Consumption extends AsyncDisposable {

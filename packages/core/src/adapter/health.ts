@@ -9,6 +9,13 @@ export interface DependencyOutage {
   readonly reason: string
 }
 
+/** Why nothing is received at the moment. */
+export interface Outage {
+  /** `paused`: the store is down. `recovering`: the broker is down, or refuses the consumer. */
+  readonly state: 'paused' | 'recovering'
+  readonly reason: string
+}
+
 /** The state of a consumer. */
 export interface Health {
   /**

@@ -67,6 +67,7 @@ export {
 } from './delivery-buffer.ts'
 export { readEnvelope, withEnvelope, writeEnvelope } from './envelope.ts'
 export { type Findings, reportFindings, when } from './findings.ts'
+export type { Outage } from './health.ts'
 export {
   type BrokerAddress,
   findingsOf,
@@ -78,7 +79,7 @@ export {
 export { byOrderingKey, type Delivered, toBatches } from './ordering.ts'
 export { Prefetch, Reserve } from './prefetch.ts'
 export { processAndSettle } from './process-and-settle.ts'
-export { isGuardClosed, type Outage, Recovery, STORE_LOOK_MS } from './recovery.ts'
+export { isGuardClosed, Recovery } from './recovery.ts'
 export {
   CONSUME_NAMES,
   quoted,
@@ -93,3 +94,4 @@ export {
   typeProblems,
   withoutUndefined,
 } from './run-options.ts'
+export { STORE_LOOK_MS, StoreGate } from './store-gate.ts'

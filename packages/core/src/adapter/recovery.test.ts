@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
-import { StoreUnavailableError } from '../model/errors.ts'
+import { ConfigurationError, StoreUnavailableError } from '../model/errors.ts'
+import type { Availability } from '../model/guard-port.ts'
 import type { Runtime } from '../model/runtime.ts'
 import { isGuardClosed, Recovery } from './recovery.ts'
 
@@ -15,18 +16,25 @@ function recovering() {
       timer.isCancelled = true
     }
   }
-  const runtime = { setTimer, random: () => 0.5 } as Runtime
+  const runtime = { setTimer, random: () => 0.5, now: () => 0 } as Runtime
   const counts = { retries: 0 }
+  const ends: unknown[] = []
+  const world = {
+    availability: { kind: 'available' } as Availability,
+    check: async (): Promise<void> => undefined,
+  }
   const recovery = new Recovery<'denied'>({
-    port: { logger, runtime },
+    port: { logger, runtime, availability: () => world.availability },
     fields: { queue: 'orders' },
     classifyError: (error) => ({ kind: 'denied', text: String(error) }),
     backoff: { denied: { baseMs: 1_000, maxMs: 8_000 }, network: { baseMs: 100, maxMs: 200 } },
     onRetry: () => {
       counts.retries += 1
     },
+    check: () => world.check(),
+    onEnd: (end) => void ends.push(end),
   })
-  return { logged, timers, counts, recovery }
+  return { logged, timers, counts, ends, world, recovery }
 }
 
 test('an outage is logged when it begins, when it changes and when it ends, not at each try', () => {
@@ -100,10 +108,55 @@ test('a stop outside a pause needs no timer', () => {
   expect([timers, recovery.isStopped]).toEqual([[], true])
 })
 
-test('the outage of a store that is down is named by its error', () => {
-  const { recovery } = recovering()
-  recovery.storeIsDown(new Error('gone'))
+test('the outage of a store that is down is named by its error, and ends when the store is back', () => {
+  const { recovery, timers, world } = recovering()
+  world.availability = { kind: 'down', retryAt: 2_500 as never, error: new Error('gone') }
+  expect(recovery.look()).toBe('shut')
   expect(recovery.outage).toEqual({ state: 'paused', reason: 'Error: gone' })
+  // Its availability may change before it is tried again.
+  expect(timers.map(({ delayMs }) => delayMs)).toEqual([1_000])
+  world.availability = { kind: 'available' }
+  expect([recovery.look(), recovery.outage]).toEqual(['open', undefined])
+})
+
+test('nothing is received before the check has succeeded, and its failures are retried after a pause', async () => {
+  const { recovery, counts, timers, world } = recovering()
+  let checks = 0
+  world.check = async () => {
+    checks += 1
+    if (checks === 1) throw new Error('no')
+  }
+  await recovery.start()
+  expect([recovery.mayReceive(), recovery.outage?.state, counts.retries]).toEqual([
+    ...[false, 'recovering', 1],
+  ])
+  timers.at(-1)?.fire()
+  expect([recovery.mayReceive(), recovery.mayReceive(), checks]).toEqual([false, false, 2])
+  await Promise.resolve()
+  await Promise.resolve()
+  await Promise.resolve()
+  expect([recovery.mayReceive(), recovery.outage, counts.retries, checks]).toEqual([
+    ...[true, undefined, 3, 2],
+  ])
+})
+
+test('a check that can never succeed ends the consumer: by the start first, and then by onEnd', async () => {
+  const { recovery, ends, timers, world } = recovering()
+  const error = new ConfigurationError('no such queue')
+  world.check = () => Promise.reject(error)
+  await expect(recovery.start()).rejects.toBe(error)
+  expect([ends, timers]).toEqual([[], []])
+  recovery.mayReceive()
+  await new Promise((resolve) => void setImmediate(resolve))
+  expect(ends).toEqual([{ kind: 'fatal', error }])
+})
+
+test('a guard that was closed ends the consumer, but not one that was stopped', () => {
+  const { recovery, ends } = recovering()
+  recovery.known({ kind: 'abandon', reason: 'closing' })
+  recovery.stop()
+  recovery.known({ kind: 'abandon', reason: 'closing' })
+  expect(ends).toEqual([{ kind: 'closed' }])
 })
 
 test('only an event that is abandoned because its guard closes tells that the guard is closed', () => {

@@ -1,32 +1,33 @@
 import { type BackoffRange, pauseMs } from '../concurrency/backoff.ts'
+import type { OncewardError } from '../model/errors.ts'
 import type { GuardPort } from '../model/guard-port.ts'
 import type { Settlement } from '../model/settlement.ts'
-import { type ClassifiedError, isStoreDown } from './classified-error.ts'
-
-/** Why nothing is received at the moment. */
-export interface Outage {
-  /** `paused`: the store is down. `recovering`: the broker is down, or refuses the consumer. */
-  readonly state: 'paused' | 'recovering'
-  readonly reason: string
-}
+import { type ClassifiedError, isFatal, isStoreDown } from './classified-error.ts'
+import type { ConsumptionEnd } from './consumption.ts'
+import type { Outage } from './health.ts'
+import { STORE_LOOK_MS, StoreGate } from './store-gate.ts'
 
 export interface RecoveryOptions<Kind extends string> {
-  readonly port: Pick<GuardPort, 'runtime' | 'logger'>
+  readonly port: Pick<GuardPort, 'runtime' | 'logger' | 'availability'>
   /** Names the consumer in the log. */
   readonly fields: Readonly<Record<string, unknown>>
   readonly classifyError: (error: unknown) => ClassifiedError<Kind>
   /** Longest pauses between two tries; a store that is down is tried again as often as the network. */
   readonly backoff: Readonly<Record<Kind | 'network', BackoffRange>>
-  /** A pause is over. */
+  /** Must succeed once before anything is received. */
+  readonly check?: (() => Promise<void>) | undefined
+  /** A pause is over, or the check has succeeded. */
   readonly onRetry: () => void
+  readonly onEnd: (end: ConsumptionEnd) => void
 }
-
-/** While the store is down its availability, which is a local answer, is looked at this often. */
-export const STORE_LOOK_MS = 1_000
 
 /** What keeps a receiver from receiving, and when it tries again. An outage is logged when it begins or changes. */
 export class Recovery<Kind extends string> {
+  /** When the broker last answered, or a message was last settled. */
+  lastProgressAt: Date | undefined
+  readonly store: StoreGate
   readonly #options: RecoveryOptions<Kind>
+  #check: 'due' | 'running' | 'done' = 'due'
   #outage: Outage | undefined
   #failures = 0
   #isStopped = false
@@ -34,6 +35,7 @@ export class Recovery<Kind extends string> {
 
   constructor(options: RecoveryOptions<Kind>) {
     this.#options = options
+    this.store = new StoreGate(options.port)
   }
 
   get outage(): Outage | undefined {
@@ -50,6 +52,64 @@ export class Recovery<Kind extends string> {
     return this.#cancelPause !== undefined
   }
 
+  /**
+   * Runs the check, and then retries until it succeeds.
+   *
+   * @throws {@link ConfigurationError} for what can never work.
+   */
+  async start(): Promise<void> {
+    const error = await this.#runCheck()
+    if (error !== undefined) throw error
+    this.#options.onRetry()
+  }
+
+  /** Whether something may be received now. Begins the check again if that is due. */
+  mayReceive(): boolean {
+    if (this.#isStopped || this.isPausing) return false
+    if (this.#check === 'due') void this.#checkAgain()
+    return this.#check === 'done'
+  }
+
+  /** Runs the check, unless it has succeeded. Rejects with its error. */
+  async checkOnce(): Promise<void> {
+    if (this.#check === 'done') return
+    this.#check = 'running'
+    try {
+      await this.#options.check?.()
+      this.#check = 'done'
+    } finally {
+      if (this.#check !== 'done') this.#check = 'due'
+    }
+  }
+
+  /** A settlement is stored: the store has answered. */
+  known(settlement: Settlement): void {
+    this.store.answered()
+    if (isGuardClosed(settlement) && !this.#isStopped) this.#options.onEnd({ kind: 'closed' })
+  }
+
+  progressed(): void {
+    this.lastProgressAt = new Date(this.#options.port.runtime.now())
+  }
+
+  /** Ends the consumer, if there is an error that ends it. */
+  endOn(error: unknown): void {
+    if (error !== undefined) this.#options.onEnd({ kind: 'fatal', error })
+  }
+
+  /** What the store allows. Its outage begins and ends here, and a shut gate is looked at again after a pause. */
+  look(): 'open' | 'probe' | 'shut' {
+    const gate = this.store.look()
+    if (gate.kind === 'open') {
+      if (this.#outage?.state === 'paused') this.end()
+      return 'open'
+    }
+    const { text } = this.#options.classifyError(gate.error)
+    this.begin({ state: 'paused', reason: text })
+    if (gate.kind === 'shut' && gate.waitMs > 0) this.pause(Math.min(gate.waitMs, STORE_LOOK_MS))
+    return gate.kind
+  }
+
   begin(outage: Outage): void {
     const { state, reason } = outage
     const isNew = this.#outage?.state !== state || this.#outage.reason !== reason
@@ -58,11 +118,6 @@ export class Recovery<Kind extends string> {
     // The consumer was to receive nothing, so an error of a restart that was under way is not logged.
     if (!isNew || this.#isStopped) return
     port.logger.warn({ ...fields, ...outage }, 'the consumer receives nothing now')
-  }
-
-  /** Begins the outage of a store that is down. */
-  storeIsDown(error: unknown): void {
-    this.begin({ state: 'paused', reason: this.#options.classifyError(error).text })
   }
 
   /** Answers the outage that is over; undefined when there was none. */
@@ -105,6 +160,25 @@ export class Recovery<Kind extends string> {
     this.#isStopped = true
     this.#cancelPause?.()
     this.#cancelPause = undefined
+  }
+
+  /** Returns the error that ends the consumer, if there is one. */
+  async #runCheck(): Promise<OncewardError | undefined> {
+    try {
+      await this.checkOnce()
+      this.succeeded()
+      this.end()
+    } catch (error) {
+      if (isFatal(error)) return error
+      this.failed(error)
+    }
+    return undefined
+  }
+
+  async #checkAgain(): Promise<void> {
+    const error = await this.#runCheck()
+    this.endOn(error)
+    if (error === undefined) this.#options.onRetry()
   }
 }
 
