@@ -1,6 +1,6 @@
 import { deflateSync, gzipSync } from 'node:zlib'
-import { NASTY_JSON } from '../../../packages/core/src/fixtures/nasty-json.ts'
 import { type Dice, diceOf } from '../../support/dice.ts'
+import { NASTY_JSON } from './nasty-json.ts'
 
 /** Stands in bodies, keys and headers, and must not stand in a log. */
 export const SECRET = 's3cret'

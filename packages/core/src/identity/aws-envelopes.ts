@@ -1,4 +1,3 @@
-import { andThen, type MaybeAsync } from '../concurrency/maybe-async.ts'
 import type { DecodedDelivery, Delivery } from '../model/delivery.ts'
 import { InvalidPayloadError } from '../model/errors.ts'
 import { decodeJson } from './decode.ts'
@@ -113,8 +112,7 @@ function inside<Decoded>(
   }
 }
 
-const jsonOf = (body: Uint8Array): MaybeAsync<unknown> =>
-  andThen(decodeJson(body), ({ value }) => value)
+const jsonOf = (body: Uint8Array): unknown => decodeJson(body).value
 
 type Fields = Readonly<Record<string, unknown>>
 

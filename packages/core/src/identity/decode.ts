@@ -1,10 +1,9 @@
 import { types } from 'node:util'
 import { afterAnswer, type MaybeAsync } from '../concurrency/maybe-async.ts'
-import { nextTurn } from '../concurrency/next-turn.ts'
 import { copyBody, type Delivery } from '../model/delivery.ts'
 import { describeError, InvalidPayloadError } from '../model/errors.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
-import { mayHoldRounded, RoundedNumbers } from './rounded-numbers.ts'
+import { holdsRounded } from './rounded-numbers.ts'
 
 /** A decoded body. */
 export interface Decoded {
@@ -22,12 +21,11 @@ export function decodeByUser(
   decode: NonNullable<ResolvedOptions['decode']>,
   fingerprint: ResolvedOptions['fingerprint'],
 ): MaybeAsync<Decoded> {
-  return afterAnswer(decode(copyBody(delivery), delivery), (value) =>
+  return afterAnswer(decode(copyBody(delivery), delivery), (value) => ({
+    value,
     // Only the rule `body` compares the decoded value. Looking through it for nothing would cost as much as decoding.
-    fingerprint === 'body'
-      ? isLosslessJson(value).then((isExact) => ({ value, isExact }))
-      : { value, isExact: false },
-  )
+    isExact: fingerprint === 'body' && isLosslessJson(value),
+  }))
 }
 
 /** Strict, because replacement characters would make two different bodies equal. */
@@ -38,14 +36,10 @@ const utf8 = new TextDecoder('utf-8', { fatal: true })
  *
  * @throws {@link InvalidPayloadError}
  */
-export function decodeJson(body: Uint8Array): MaybeAsync<Decoded> {
+export function decodeJson(body: Uint8Array): Decoded {
   if (body.byteLength === 0) return { value: null, isExact: true }
   const text = decodeUtf8(body)
-  const value = parseJson(text)
-  if (!mayHoldRounded(text)) return { value, isExact: true }
-  const numbers = new RoundedNumbers(text)
-  const isRounded = numbers.next()
-  return isRounded === undefined ? readOn(value, numbers) : { value, isExact: !isRounded }
+  return { value: parseJson(text), isExact: !holdsRounded(text) }
 }
 
 function parseJson(text: string): unknown {
@@ -62,15 +56,6 @@ function placeIn(error: unknown): string {
   return /^[^"]* in JSON( at position \d+)/.exec(describeError(error).message)?.[1] ?? ''
 }
 
-/** In several turns of the event loop, because the text is long. */
-async function readOn(value: unknown, numbers: RoundedNumbers): Promise<Decoded> {
-  for (;;) {
-    await nextTurn()
-    const isRounded = numbers.next()
-    if (isRounded !== undefined) return { value, isExact: !isRounded }
-  }
-}
-
 function decodeUtf8(body: Uint8Array): string {
   try {
     return utf8.decode(body)
@@ -84,11 +69,10 @@ function decodeUtf8(body: Uint8Array): string {
  * True if JSON text can hold everything in a value that a user's decoder made: plain objects, arrays and primitives,
  * and dates as ISO text. JSON text of a map, a class or a rounded integer would be equal for different payloads.
  */
-async function isLosslessJson(root: unknown): Promise<boolean> {
+function isLosslessJson(root: unknown): boolean {
   const open: unknown[] = [root]
   const seen = new Set<object>()
-  for (let step = 1; open.length > 0; step++) {
-    if (step % STEPS_A_TURN === 0) await nextTurn()
+  while (open.length > 0) {
     const value = open.pop()
     if (typeof value !== 'object' || value === null || types.isDate(value)) {
       if (!isLosslessLeaf(value)) return false
@@ -100,9 +84,6 @@ async function isLosslessJson(root: unknown): Promise<boolean> {
   }
   return true
 }
-
-/** Values that are looked at before the event loop gets its turn. */
-const STEPS_A_TURN = 4_096
 
 function isPlain(value: object): boolean {
   const prototype: unknown = Object.getPrototypeOf(value)

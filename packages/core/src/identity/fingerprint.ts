@@ -1,12 +1,10 @@
-import { createHash, type Hash, hash } from 'node:crypto'
-import { afterAnswer, andThen, type MaybeAsync } from '../concurrency/maybe-async.ts'
-import { nextTurn } from '../concurrency/next-turn.ts'
+import { hash } from 'node:crypto'
+import canonicalize from 'canonicalize'
+import { afterAnswer, type MaybeAsync } from '../concurrency/maybe-async.ts'
 import type { Fingerprint } from '../model/brands.ts'
 import type { FingerprintRule } from '../options/resolved-options.ts'
 import { WrongAnswerError } from '../options/user-functions.ts'
-import { CanonicalJson } from './canonical-json.ts'
 import type { Decoded } from './decode.ts'
-import { smallCanonicalJson } from './small-canonical-json.ts'
 
 /**
  * Versions of the fingerprint rules. Each version stays for ever, because every row stores one. A change in what is
@@ -48,30 +46,43 @@ export function fingerprintOf(
 ): MaybeAsync<Fingerprint> {
   if (rule === 'none') return 0n as Fingerprint
   if (typeof rule === 'function') return fingerprintBy(rule, payload)
-  const digesting = digestOfDecoded(decoded)
-  return digesting instanceof Promise
-    ? digesting.then((digest) => toFingerprint(rule, digest ?? digestOf(body)))
-    : toFingerprint(rule, digesting ?? digestOf(body))
+  return toFingerprint(rule, digestOf(canonicalText(decoded) ?? body))
 }
 
 function fingerprintBy(
   rule: (payload: unknown) => unknown,
   payload: unknown,
 ): MaybeAsync<Fingerprint> {
-  const digesting = afterAnswer(rule(payload), (seen) => {
+  return afterAnswer(rule(payload), (seen) => {
     if (typeof seen === 'function' || typeof seen === 'symbol') refuse(seen)
-    return digestOfText(new CanonicalJson(seen, refuseUnseen))
+    return toFingerprint(rule, digestOf(answerText(seen)))
   })
-  return andThen(digesting, (digest) => toFingerprint(rule, digest ?? digestOf('')))
+}
+
+function answerText(seen: unknown): string {
+  let text: string | undefined
+  try {
+    text = canonicalize(seen)
+  } finally {
+    // Most answers hold nothing of the kind, and some nest deeper than this call can look.
+    if (text === undefined || text.includes('{}')) JSON.stringify(seen, refuseUnseen)
+  }
+  return text ?? ''
 }
 
 /**
  * What a map, a form or a promise holds is not in its JSON, so that all payloads would be equal. A bigint has no JSON. No
  * message can cause these answers, so the function is wrong, and the message is deferred until it is corrected.
  */
-function refuseUnseen(value: object | bigint): void {
-  const isBuiltIn = Object.prototype.toString.call(value) !== '[object Object]'
-  if (isBuiltIn && !ArrayBuffer.isView(value)) refuse(value)
+function refuseUnseen(_name: string, value: unknown): unknown {
+  const isEmpty = typeof value === 'object' && value !== null && Object.keys(value).length === 0
+  const isUnseen =
+    isEmpty &&
+    !Array.isArray(value) &&
+    !ArrayBuffer.isView(value) &&
+    Object.prototype.toString.call(value) !== '[object Object]'
+  if (isUnseen || typeof value === 'bigint') refuse(value)
+  return value
 }
 
 function refuse(answer: unknown): never {
@@ -84,36 +95,14 @@ function toFingerprint(rule: FingerprintRule, digestInHex: string): Fingerprint 
   return BigInt.asIntN(64, BigInt(`0x${digest}${version}`)) as Fingerprint
 }
 
-/** A lone surrogate, an infinite number, a bigint: RFC 8785 has no text for it. */
-const noText = (): undefined => undefined
-
-/** Undefined if two different bodies could have the same text. */
-function digestOfDecoded({ value, isExact }: Decoded): MaybeAsync<string | undefined> {
+/** Undefined if two different bodies could have the same text, or the value has none, as for a lone surrogate. */
+function canonicalText({ value, isExact }: Decoded): string | undefined {
   if (!isExact) return undefined
   try {
-    const text = smallCanonicalJson(value)
-    if (text !== undefined) return digestOf(text)
-    const digest = digestOfText(new CanonicalJson(value))
-    return digest instanceof Promise ? digest.catch(noText) : digest
+    return canonicalize(value)
   } catch {
     return undefined
   }
 }
 
 const digestOf = (bytes: string | Uint8Array): string => hash('sha256', bytes, 'hex')
-
-/** Undefined when there is no text. A long text is hashed in several turns of the event loop. */
-function digestOfText(json: CanonicalJson): MaybeAsync<string | undefined> {
-  const first = json.next()
-  if (first === undefined) return undefined
-  return json.isOver ? digestOf(first) : digestOfRest(json, createHash('sha256').update(first))
-}
-
-async function digestOfRest(json: CanonicalJson, digest: Hash): Promise<string> {
-  for (;;) {
-    await nextTurn()
-    const piece = json.next()
-    if (piece === undefined) return digest.digest('hex')
-    digest.update(piece)
-  }
-}
