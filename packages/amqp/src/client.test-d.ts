@@ -49,7 +49,7 @@ void consumeAmqp(connection, guard, {})
 void consumeAmqp(connection, guard, { queue: 'q', consumer: { noAck: true } })
 // @ts-expect-error a wrap has no drain time of its own
 wrapAmqp(channel, guard, { queue: 'q', drainMs: 5 })
-// @ts-expect-error without confirms nobody knows whether a dead letter arrived
+// @ts-expect-error without confirms it is unknown whether a dead letter arrived
 wrapAmqp(plain, guard, { queue: 'q' })
 
 const handle = wrapAmqp(channel, guard, { queue: 'q', batch: { size: 5 } })

@@ -38,7 +38,7 @@ const CONNECTION: ClientRule = {
 /**
  * Consumes a queue for as long as the process lives and settles what the guard decides.
  *
- * Give a function and it is called again whenever its connection was lost, for ever; connections that it opened are
+ * Give a function and it is called again whenever its connection was lost; connections that it opened are
  * closed after the drain. A connection of your own stays yours: its channels are recovered, itself only by amqplib's
  * own `recovery`, and without that `stopped` rejects when it closes. Heartbeats, which end connections that went
  * silent, are the connection's own: leave them on.
@@ -144,7 +144,7 @@ function createLoop({ port, settings, signals, connection }: Parts): ConsumerLoo
     receiver,
     dispatcher,
     settling: context.counts,
-    // Messages that are still in hand go back to the queue with their channel; their events keep their leases.
+    // Unsettled messages go back to the queue with their channel; their events keep their leases.
     finish: async () => {
       unregister()
       await receiver.finish()

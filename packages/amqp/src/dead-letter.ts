@@ -78,7 +78,7 @@ export async function sentByOwnKey(
   }
 }
 
-/** One that was replayed and is dead again is another one. Without an inbox only the message in hand has an identity. */
+/** One that was replayed and is dead again is another one. Without an inbox only the received message has an identity. */
 function identityOf(letter: DeadLetter, hasInbox: boolean): object | string {
   const { ref, attempts, lastFailedAt, delivery } = letter
   const { raw } = delivery

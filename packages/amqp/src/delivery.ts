@@ -91,7 +91,7 @@ export function fromAmqpMessage(message: ConsumeMessage, queue: string): Deliver
   return toDelivery(message, { broker: 'amqp', queue })
 }
 
-/** Takes a message in hand. */
+/** Registers a received message. */
 export type Accept = (message: ConsumeMessage, channel: DeliveryChannel) => Received
 
 /** @param source - What becomes known of it later is known of all messages too. */
@@ -126,7 +126,7 @@ function readMessage({ body, envelope = new Uint8Array() }: Delivery): ConsumeMe
 
 registerEnvelopeReader('amqp', readMessage)
 
-/** A message has no position in its queue, and often no id. A stay in a delay queue changes none of these. */
+/** A message has no position in its queue, and often no id. A stay in a delay queue does not change these. */
 registerMessageTraits('amqp', (raw) => {
   const message = raw as ConsumeMessage
   const { exchange, routingKey } = message.fields

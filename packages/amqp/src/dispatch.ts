@@ -13,7 +13,7 @@ import type { Received } from './delivery.ts'
 import type { Settings } from './options.ts'
 import { giveBack, requeue, type SettleAnswer, type SettleContext, settle } from './settle.ts'
 
-/** A message kept in hand, unacked, until its time. */
+/** A message that is held, unacked, until its time. */
 interface Hold {
   readonly sinceMs: number
   /** The message waits for the store, however long that takes. */
@@ -38,7 +38,7 @@ export interface DispatcherOptions {
 }
 
 /**
- * The messages in hand, from the delivery until their settlement. Decides which of them run now. The prefetch limits
+ * The unsettled messages, from the delivery until their settlement. Decides which of them run now. The prefetch limits
  * their number.
  */
 export class Dispatcher {
@@ -139,7 +139,7 @@ export class Dispatcher {
     this.#look()
   }
 
-  /** Resolves when nothing is in hand. */
+  /** Resolves when everything is settled. */
   ended(): Promise<void> {
     return this.#buffer.ended()
   }
@@ -217,7 +217,7 @@ export class Dispatcher {
     const over = (): void => {
       this.#release(received)
       const { delivery, rounds } = received
-      // An outage costs no attempt, and of a message without an event key nobody else counts the attempts.
+      // An outage costs no attempt, and a message without an event key has no other count of its attempts.
       const deliveryCount = (delivery.deliveryCount ?? 1) + (hold.isOutage ? 0 : 1)
       // Its run may have begun.
       const again = copyDelivery(delivery, { redelivered: true, deliveryCount })

@@ -18,11 +18,11 @@ export interface Surroundings {
 /** What a queue needs on every connection, and how it may be consumed. */
 export interface Examined {
   readonly levels: Levels
-  /** Also where nobody can tell. */
+  /** Also if it is unknown. */
   readonly isSingleActive: boolean
-  /** Where the broker sends what is rejected, under the key that the message has then. Undefined if nobody can tell. */
+  /** Where the broker sends what is rejected, under the key that the message has then. Undefined if unknown. */
   readonly rejectsTo: string | undefined
-  /** Undefined if nobody can tell, or if nothing is published to it. */
+  /** Undefined if unknown, or if nothing is published to it. */
   readonly virtualHost: string | undefined
 }
 
@@ -141,7 +141,7 @@ export function queueFindings(shape: QueueShape, facts: QueueFacts): Findings {
       ...when(
         facts.settings.deadLetter === 'dlx' && leadsBack(shape, facts),
         `\`deadLetter\` is 'dlx', and the x-dead-letter-exchange of '${queue}' is the default one, which returns to ` +
-          `'${queue}' what was published to it: a dead message would come back for ever. Name another queue in ` +
+          `'${queue}' what was published to it: a dead message would come back again and again. Name another queue in ` +
           'x-dead-letter-routing-key, or name a target in `deadLetter`.',
       ),
       ...limitProblems(shape, facts),

@@ -78,10 +78,10 @@ export class CancelledError extends Error {
   }
 }
 
-/** A wrap cannot consume again by itself. */
+/** A wrap cannot consume again without its user. */
 export const WRAP_REMEDY: string =
   '. No message comes any more: declare the queue if it is gone and call `channel.consume(queue, wrapped)` again, or ' +
-  'end the process. `consumeAmqp` consumes again by itself'
+  'end the process. `consumeAmqp` consumes again automatically'
 
 /** The channel of a wrap closed; only its user can open another. */
 export class WrapClosedError extends Error {
@@ -90,7 +90,7 @@ export class WrapClosedError extends Error {
   constructor(queue: string) {
     super(
       `the channel of the wrapped consumer of ${queue} closed: no message comes any more. Open another, and wrap and ` +
-        'consume again, or end the process. `consumeAmqp` opens another by itself',
+        'consume again, or end the process. `consumeAmqp` opens another automatically',
     )
   }
 }

@@ -39,14 +39,14 @@ export interface AmqpOptions {
    */
   readonly retryLevelsMs?: readonly number[] | undefined
   /**
-   * Longest wait for which a message is kept in hand, unacked, instead of being published to a delay queue,
+   * Longest wait for which a message is held, unacked, instead of being published to a delay queue,
    * milliseconds, 0–60 000. At most half of the prefetch is held.
    *
    * @defaultValue `DEFAULTS.holdMs`
    */
   readonly holdMs?: number | undefined
   /**
-   * `consumer_timeout` of the server, milliseconds: it closes the channel of a delivery that is in hand for longer. A
+   * `consumer_timeout` of the server, milliseconds: it closes the channel of a delivery that is unacked for longer. A
    * client cannot read it; the default is the server's. The guard's `deadlineMs` must be two minutes below it, and what
    * could not end by then any more is given back unstarted.
    *
@@ -59,7 +59,7 @@ export interface AmqpOptions {
    * `channel.prefetch()`.
    *
    * @defaultValue follows the pace: as many as run at once, and half as many again while they are quick; with
-   * `transaction: 'batch'` one batch, and two while they are quick. Messages that wait in hand for a time or for an
+   * `transaction: 'batch'` one batch, and two while they are quick. Messages that are held for a time or for an
    * earlier one are not counted, up to three times the guard's `concurrency`, at least 20, or two batches in all
    */
   readonly prefetch?: number | undefined
@@ -109,7 +109,7 @@ export interface Settings extends RunSettings {
   /** Ascending. */
   readonly levelsMs: readonly number[]
   readonly holdMs: number
-  /** A delivery in hand that is older is not begun: the server would take it back before its deadline. */
+  /** A delivery that is older is not started: the server would take it back before its deadline. */
   readonly oldestMs: number
   /** The most. */
   readonly prefetch: number
@@ -172,7 +172,7 @@ export function resolveSettings(options: ConsumeAmqpOptions, guard: GuardSetting
     holdMs: options.holdMs ?? DEFAULTS.holdMs,
     oldestMs: Math.max(LEAST_PATIENCE_MS, timeoutMs - TIMEOUT_MARGIN_MS - guard.deadlineMs),
     prefetch,
-    // Another consumer could take the place of an exclusive one that consumes anew.
+    // Another consumer could take the place of an exclusive one that consumes again.
     isPrefetchFixed: options.prefetch !== undefined || options.consumer?.exclusive === true,
     consumer: options.consumer ?? {},
     deadLetterPolicy: options.deadLetterPolicy ?? false,
@@ -281,6 +281,6 @@ function deadLetterProblems(options: ConsumeAmqpOptions, guard: GuardSettings): 
   if (deadLetter.queue !== queue) return nameProblems('deadLetter.queue', deadLetter.queue)
   return [
     `Expected \`deadLetter.queue\` to be another queue than \`queue\`, got \`${shown(queue)}\` for both: a dead ` +
-      'message would come back for ever.',
+      'message would come back again and again.',
   ]
 }

@@ -57,7 +57,7 @@ test.each<[string, string, () => unknown]>([
   ['a class with an odd name', 'Symbol(odd)', () => ({ constructor: { name: Symbol('odd') } })],
 ])('wrapAmqp refuses %s, and says what it got (%s) and what to give', (_, kind, given) => {
   const message = expect.stringMatching(
-    /: without confirms nobody knows .* Create it with `connection\.createConfirmChannel\(\)`\.$/,
+    /: without confirms it is unknown .* Create it with `connection\.createConfirmChannel\(\)`\.$/,
   )
   const refused = expect(() => wrapAmqp(given() as never, guard, options))
   refused.toThrow(expect.objectContaining({ code: 'ONCEWARD_CONFIGURATION', message }))

@@ -79,7 +79,7 @@ test('a broker that blocks publishers is reported once, and only if nothing wors
   expect(kit.receiver.outage).toEqual({
     state: 'recovering',
     reason:
-      'the broker blocks publishers: low on memory; what must be published waits in hand, and consuming goes on',
+      'the broker blocks publishers: low on memory; messages that must be published are held, and consuming continues',
   })
   kit.world.connection.channels[0]?.emit('close')
   expect(kit.receiver.outage?.reason).toBe('Error: channel closed')

@@ -29,7 +29,7 @@ import type { Settings } from './options.ts'
 
 /** What the check of a queue found out. */
 export interface QueueTraits {
-  /** Another consumer would take over if this one consumed anew. */
+  /** Another consumer would take over if this one consumed again. */
   readonly isSingleActive: boolean
 }
 
@@ -56,12 +56,12 @@ const STABLE_MS = 10_000
 /**
  * Keeps a consumer on the queue until it is stopped. A channel, a consumer or a connection that ends is replaced after
  * a pause (A1, A5, A12). While the store is down the consumer stays, because a queue without one may expire, and the
- * messages in hand are kept: no more than the prefetch come.
+ * received messages are kept: at most the prefetch.
  */
 export class Receiver {
   readonly #options: ReceiverOptions
   readonly #recovery: Recovery<BrokerErrorKind>
-  /** Channels whose consumer the server cancelled, while some of their messages are in hand. */
+  /** Channels whose consumer the server cancelled, while some of their messages are unsettled. */
   readonly #retired = new Set<ConsumerChannel>()
   #channel: ConsumerChannel | undefined
   #checked: { readonly connection: AmqpConnection; readonly traits: QueueTraits } | undefined
@@ -235,7 +235,7 @@ export class Receiver {
     if (this.#recovery.isStopped || this.#channel !== channel) await channel.cancel()
   }
 
-  /** Never throws: amqplib would close the channel, or leave the message unsettled for ever (A4). */
+  /** Never throws: amqplib would close the channel, or never settle the message (A4). */
   #delivered(channel: ConsumerChannel, message: ConsumeMessage): void {
     const { port, accept, dispatcher, settings } = this.#options
     try {

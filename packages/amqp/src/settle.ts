@@ -25,7 +25,7 @@ export interface SettleContext {
   /** The dead-letter exchange of the queue, if a dead message is routed by its own key. */
   readonly rejectsTo: () => string | undefined
   readonly delayQueues: Pick<DelayQueues, 'ensure' | 'succeeded' | 'failed'>
-  /** Whether one more message may wait in hand; none may in a drain. */
+  /** Whether one more message may be held; in a drain none may. */
   readonly mayHold: (why: 'short' | 'outage') => boolean
   /** Resolves when a message that is given back goes to other consumers; false if it would come back to this one. */
   readonly stopDeliveries: () => Promise<boolean>
@@ -47,7 +47,7 @@ export function createSettleContext(parts: ContextParts): Omit<SettleContext, 'm
   return { ...parts, runtime, logger, place, counts: { settleFailures: 0 } }
 }
 
-/** Until when the message stays in hand before it runs again; undefined if it is settled. */
+/** Until when the message is held before it runs again; undefined if it is settled. */
 export type SettleAnswer = number | undefined
 
 type Verb<Kind extends Settlement['kind']> = (
@@ -121,15 +121,15 @@ function longerMs(
   return Math.max(waitMs, leastMs) * (1 + runtime.random() * 0.2)
 }
 
-/** Keeps a dead message, or one that could not be published, in hand and tries again: soon, but not in a hot loop. */
+/** Holds a dead message, or one that could not be published, and tries again: soon, but not in a hot loop. */
 function keep(context: SettleContext, received: Received): SettleAnswer {
   const laterMs = 5_000 + context.runtime.random() * 25_000
   if (!isTooOld(context, received, laterMs)) return hold(context, laterMs)
-  // No other place is left: one redelivery costs less than losing the channel with everything in hand.
+  // No other place is left: one redelivery costs less than losing the channel with all its unsettled messages.
   return told(context, received, received.channel.nack(received.message, true))
 }
 
-/** Waits in hand if the wait is short and there is room, else in a delay queue. */
+/** Holds the message if the wait is short and there is room; otherwise it waits in a delay queue. */
 function wait(
   context: SettleContext,
   received: Received,
@@ -140,7 +140,7 @@ function wait(
   return postpone(context, received, waitMs)
 }
 
-/** While the store is down messages stay in hand: each redelivery counts towards a delivery limit and gains nothing. */
+/** While the store is down, messages are held: each redelivery counts towards a delivery limit and gains nothing. */
 function outage(
   context: SettleContext,
   received: Received,
@@ -193,10 +193,7 @@ async function postpone(
   } catch (error) {
     const { text } = classifyError(error)
     const fields = { queue, deliveryTag: tagOf(received), reason: text }
-    context.logger.error(
-      fields,
-      'a message could not be deferred; it is kept in hand and tried again',
-    )
+    context.logger.error(fields, 'a message could not be deferred; it is held and tried again')
     const untilMs = keep(context, received)
     delayQueues.failed(error, text, untilMs ?? context.runtime.monotonic())
     return untilMs

@@ -128,7 +128,7 @@ test('the error names a missing dead-letter exchange of the queue', async () => 
 
 test('a queue that dead-letters into itself is refused, because what is rejected comes back', async () => {
   const queue = await kit.broker.create('classic', { 'x-dead-letter-exchange': '' })
-  expect(await refusal({ queue, deadLetter: 'dlx' })).toContain('would come back for ever')
+  expect(await refusal({ queue, deadLetter: 'dlx' })).toContain('would come back again and again')
   await kit.broker.send(queue, ['once'])
   const channel = await connection.createChannel()
   const seen = Promise.withResolvers<void>()

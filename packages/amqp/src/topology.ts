@@ -105,7 +105,7 @@ export async function assertLevels(open: OpenChannel, levels: Levels): Promise<v
 
 const reserved = (queue: string): ConfigurationError =>
   new ConfigurationError(
-    `'${queue}' begins with 'amq.', and RabbitMQ lets nobody declare queues of such names, so it can have no delay ` +
+    `'${queue}' begins with 'amq.', and RabbitMQ does not allow declaring queues with such names, so it can have no delay ` +
       'queues. Declare the queue under a name of your own.',
   )
 

@@ -131,6 +131,6 @@ test('a wrap whose messages cannot be deferred says why', async () => {
   await kit.clock.advance(0)
   expect(kit.wrapped.consumption.health()).toMatchObject({
     state: 'recovering',
-    reason: 'messages cannot be deferred and wait in hand: Error: message nacked',
+    reason: 'messages cannot be deferred and are held: Error: message nacked',
   })
 })

@@ -139,7 +139,7 @@ function createLoop(parts: Parts): WrappedLoop<(message: ConsumeMessage | null) 
     leaveChannel()
   }
   const closed = (): void => {
-    // The next wrap publishes on a channel of its own; health() must not go on naming this one's failure.
+    // The next wrap publishes on a channel of its own; health() must no longer name this one's failure.
     letGo()
     deliveries.closed()
     dispatcher.drop(deliveries)
@@ -239,7 +239,7 @@ async function declareLevels(open: OpenChannel, { queue, levelsMs }: Settings): 
 
 function withoutConfirms(channel: unknown): ConfigurationError {
   return new ConfigurationError(
-    `Expected a confirm channel, got ${kindOf(channel)}: without confirms nobody knows whether a dead letter or a ` +
+    `Expected a confirm channel, got ${kindOf(channel)}: without confirms it is unknown whether a dead letter or a ` +
       'deferred message arrived. Create it with `connection.createConfirmChannel()`.',
   )
 }

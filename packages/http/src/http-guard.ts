@@ -29,7 +29,7 @@ export interface HttpHealth {
    * before the first look, and otherwise.
    */
   readonly waiting?: { readonly deliveries: number; readonly dueForMs: number } | undefined
-  /** Everything that failed when it was last asked, also that without which the guard goes on. */
+  /** Everything that failed when it was last asked, also dependencies that the guard can work without. */
   readonly outages: readonly { readonly dependency: string; readonly error: unknown }[]
 }
 
@@ -166,7 +166,7 @@ function identify(
 /**
  * The key of a caller that `tenant` has found.
  *
- * @throws TypeError for what names no caller. The client cannot mend it.
+ * @throws TypeError for what names no caller. The client cannot fix it.
  */
 export function ofCaller(key: string, found: unknown): Identity | Refused {
   // No identity is never an identity that callers share.

@@ -52,7 +52,7 @@ import {
   toStoredForm,
 } from './request/stored-request.ts'
 
-/** A guard of requests, whoever sends them. */
+/** A guard of requests of any sender. */
 export interface RequestGuardPlan {
   /** The function that the user called, for error texts. */
   readonly caller: string
@@ -199,7 +199,7 @@ export class RunningHttpGuard {
     return this.#run({ ...identity, request: this.#seen(request), target, contentType }, hooks)
   }
 
-  /** A function of the user's may give no answer. */
+  /** The user's function may give no answer. */
   async #inTime<Answer>(identifying: Promise<Answer>): Promise<Answer | typeof LATE> {
     const { logger, runtime, settings } = this.port
     const answer = await answerWithin(runtime, identifying, settings.deadlineMs)

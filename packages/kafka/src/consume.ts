@@ -34,7 +34,7 @@ const CLIENT: ClientRule = {
  * ended the old one. It disconnects what it made; the client and the producer stay yours.
  *
  * Resolves when the store and the topics have been checked and the group was joined. When Kafka or the store cannot
- * be reached then, it resolves too and goes on trying: see `health()`.
+ * be reached then, it resolves too and keeps trying: see `health()`.
  *
  * @throws {@link ConfigurationError} for options, topics or groups that cannot work, a missing topic included.
  *
@@ -106,7 +106,7 @@ function createLoop({ port, kafka, settings, signals }: Parts): ConsumerLoop {
     receiver,
     dispatcher,
     settling: batches,
-    // What is still in hand keeps its lease. Its offset was not committed, so its record is delivered again.
+    // An unsettled record keeps its lease. Its offset was not committed, so the record is delivered again.
     finish: async () => {
       dispatcher.close()
       publishers.close()

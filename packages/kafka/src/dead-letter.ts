@@ -27,7 +27,7 @@ export function placeOf({ deadLetter }: Pick<Settings, 'deadLetter'>): DeadLette
   return { kind: 'publish', publish }
 }
 
-/** What {@link TopicPublishers} asks of the batches in hand. The id becomes known later, or never: see `wrapKafka`. */
+/** What {@link TopicPublishers} asks of the open batches. The id becomes known later, or never: see `wrapKafka`. */
 interface OfCluster {
   readonly clusterId: string | undefined
 }

@@ -24,7 +24,7 @@ export interface DispatcherOptions {
   readonly onKnown: (settlement: Settlement) => void
 }
 
-/** Decides which of the records in hand run now, and carries out their settlements. */
+/** Decides which of the fetched records run now, and carries out their settlements. */
 export class Dispatcher {
   readonly #options: DispatcherOptions
   readonly #context: SettleContext

@@ -191,7 +191,7 @@ export interface DeadLetterFacts extends TopicFacts {
 /** The headers that give the reason, with an error text of the length at which it is cut, take less. */
 const HEADER_BYTES = 4_096
 
-/** A dead letter that the broker never takes holds up its key for ever. */
+/** A dead letter that the broker never takes blocks its key without end. */
 export function deadLetterFindings(
   {
     topic,
@@ -244,7 +244,7 @@ export function topicFindings(
     ),
     warnings: when(
       !isFiniteTime || isCompacted,
-      `Topic '${topic}' keeps records for ever, the guard remembers an event for \`dedupWindowMs\`, ` +
+      `Topic '${topic}' keeps records without a limit, the guard remembers an event for \`dedupWindowMs\`, ` +
         `${dedupWindowMs} ms. Older records are processed again when the offsets of the group are reset or lost. ` +
         'Raise `dedupWindowMs` to the longest replay you mean to survive.',
     ),

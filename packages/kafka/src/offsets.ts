@@ -10,7 +10,7 @@ export interface Partition {
 /** One string per partition; a topic name has no slash. */
 export const nameOf = ({ topic, partition }: Partition): string => `${topic}/${partition}`
 
-/** A record in hand. */
+/** An unsettled record. */
 export interface InHand extends Delivered {
   readonly record: KafkaRecord
   /** Records of one lane run in order. */
@@ -24,7 +24,7 @@ export interface InHand extends Delivered {
   suspect(): void
   /** The delivery is not needed any more. It keeps the answer of the broker in memory that brought its record. */
   forget(): void
-  /** The next run counts one delivery more. Kafka counts none, and of a record without an event key nobody else does. */
+  /** The next run counts one delivery more. Kafka counts none, and a record without an event key has no other count. */
   countFailure(): void
 }
 
@@ -77,7 +77,7 @@ export class Progress {
     for (const { bytes } of items) this.#bytes += bytes
   }
 
-  /** Whether more records may be fetched while these are in hand. */
+  /** Whether more records may be fetched while these are unsettled. */
   get hasRoom(): boolean {
     return this.#items.length - this.#low < MOST_AHEAD && this.#bytes < MOST_BYTES_AHEAD
   }
@@ -236,10 +236,10 @@ export interface Pausing {
 }
 
 /**
- * The partitions that are paused because too many of their records are in hand.
+ * The partitions that are paused because they have too many unsettled records.
  *
  * kafkajs keeps pauses over a rebalance and loses them in a crash, so they are recorded here too: a partition whose
- * pause is never ended stands still for ever.
+ * pause is never ended is not consumed any more.
  */
 export class Pauses {
   readonly #consumer: Pausing

@@ -43,7 +43,7 @@ export interface KafkaOptions {
 export interface WrapKafkaOptions extends RunOptions, KafkaOptions {}
 
 export interface ConsumeKafkaOptions extends ConsumeOptions, KafkaOptions {
-  /** Names, or patterns. A pattern also matches topics that appear later, and none of Kafka's own. */
+  /** Names, or patterns. A pattern also matches topics that appear later, but not Kafka's own. */
   readonly topics: readonly (string | RegExp)[]
   /** @defaultValue the guard's `consumer`: two guards in one group would each see a part of the records */
   readonly groupId?: string | undefined
@@ -257,7 +257,7 @@ function topicProblems({ topics, deadLetter }: ConsumeKafkaOptions): readonly st
   if (!deadLetter || !topics.some((topic) => matches(topic, deadLetter.topic))) return []
   return [
     `Expected \`deadLetter.topic\` to be another topic than those consumed, got \`${shown(String(deadLetter.topic))}\`: a dead ` +
-      'message would come back for ever.',
+      'message would come back again and again.',
   ]
 }
 

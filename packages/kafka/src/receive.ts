@@ -40,7 +40,7 @@ const LIVELY_MS = 2_000
 const JOINING: Outage = { state: 'recovering', reason: 'joining the group' }
 
 /**
- * Runs one kafkajs consumer after the other, for ever.
+ * Runs one kafkajs consumer after the other, without end.
  *
  * ```
  * check → connect → subscribe → run → joined … crash ─┐
@@ -48,7 +48,7 @@ const JOINING: Outage = { state: 'recovering', reason: 'joining the group' }
  *   └──── pause ←── disconnect the consumer ←─────────┘
  * ```
  *
- * kafkajs restarts a consumer by itself after some crashes and ends it for good after others, and `run()` resolves
+ * kafkajs restarts a consumer after some crashes and ends it for good after others, and `run()` resolves
  * in both cases (brokers.md K5, K24). Here every crash is followed by a new consumer, after a pause.
  */
 export class Receiver {

@@ -115,7 +115,7 @@ describe.skipIf(skipped('kafka'))('a Kafka with rights per topic', () => {
     await using _leader = await consumeKafka(client, guard, { topics: [orders] })
     await using _member = await consumeKafka(topics.client(), guard, { topics: [orders, refunds] })
     const text =
-      'topics of other members are assigned to nobody, because this client may not describe them'
+      'topics of other members are not assigned, because this client may not describe them'
     await until(() => told.includes(`${text} ${refunds}`))
   })
 

@@ -23,7 +23,7 @@ export function createSettleContext(port: GuardPort, settings: Settings): Settle
 }
 
 /**
- * The fate of a record in hand. Kafka cannot settle a single record: the committed offset of its partition passes
+ * The state of an unsettled record. Kafka cannot settle a single record: the committed offset of its partition passes
  * settled records and stops at the first one that is not.
  */
 export type SettleAnswer =

@@ -124,7 +124,7 @@ function createLoop({ port, settings, consumer, signals }: Parts): WrappedLoop<C
   }
 }
 
-/** With `autoCommit`, or by commits of the user's own, records in hand are lost in a crash. */
+/** With `autoCommit`, or with commits by the user, unsettled records are lost in a crash. */
 function warnOfForeignCommits({
   batches,
   consumer,
@@ -210,10 +210,7 @@ class ConsumerLife {
       const reason = classifyError(silence).text
       this.outage = { state: 'recovering', reason }
       this.#isSilent = true
-      this.#port.logger.warn(
-        { reason, fix: SILENCE_FIX },
-        'the consumer may not come back by itself',
-      )
+      this.#port.logger.warn({ reason, fix: SILENCE_FIX }, 'the consumer may not restart')
     })
   }
 

@@ -64,7 +64,7 @@ export function lambdaKafka(guard: Guard, options: LambdaKafkaOptions = {}): Lam
   }
 }
 
-/** Lambda goes on at the lowest offset of a partition that is answered, so what follows it is answered too. */
+/** Lambda continues at the lowest offset of a partition that is answered, so what follows it is answered too. */
 function toResponse(settled: readonly Settled[]): KafkaBatchResponse {
   const first = new Map<string, number>()
   const places = settled.map((each) => ({ ...placeOf(each), isDone: each.isDone }))

@@ -81,7 +81,7 @@ function unfinishedOf(settled: readonly Settled[]): readonly Settled[] {
 const LONGEST_VISIBILITY_MS = 43_200_000
 /**
  * Longest wait for all changes of an invocation, ms, and at most half of what the invocation has left: the answer matters
- * more. A message whose change is late returns by itself.
+ * more. A message whose change is late returns after its visibility timeout.
  */
 const CHANGES_MS = 1_000
 

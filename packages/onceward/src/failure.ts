@@ -25,7 +25,7 @@ export function toFailure(error: unknown, doing = 'running the command'): Failur
   return new Failure(message, EXIT.failed, { cause: error })
 }
 
-/** As {@link toFailure}, for commands that go on: the message repeats no password that the command was given. */
+/** As {@link toFailure}, for commands that continue: the message repeats no password that the command was given. */
 export function toShownFailure(error: unknown): Failure {
   const { exitCode, message } = toFailure(error)
   const given = [...process.argv, process.env['DATABASE_URL'] ?? '']

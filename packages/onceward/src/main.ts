@@ -7,7 +7,7 @@ import { toJson, visibleLines } from './render/visible.ts'
 /** Runs one command. Never throws; what went wrong is on standard error. */
 export async function main(args: readonly string[]): Promise<ExitCode> {
   process.stdout.on('error', endWithout)
-  // A remark that nobody reads must not end a change half-way.
+  // A closed stderr must not end a change half-way.
   process.stderr.on('error', () => undefined)
   const ended: { code: ExitCode } = { code: EXIT.ok }
   const isJson = args.includes('--json')

@@ -2,7 +2,7 @@ import { type InboxFigures, type Runtime, systemRuntime, type WatchedGuard } fro
 import { answerWithin, LATE } from '@onceward/core/adapter'
 import { diag } from '@opentelemetry/api'
 
-/** Longest wait for the database. Whoever collects the metrics waits as long. */
+/** Longest wait for the database. A collection of metrics waits as long. */
 const LONGEST_WAIT_MS = 2_000
 
 /** What the tables hold, or undefined if the database does not say. Never rejects. */

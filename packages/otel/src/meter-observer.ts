@@ -19,7 +19,7 @@ export interface MeterObserverOptions {
   readonly meterProvider?: MeterProvider | undefined
   /**
    * Shortest time between two statements that ask for dead letters and table sizes, milliseconds, 1000–3600000, or
-   * `false` for none of these metrics. Each consumer of the process sends one when metrics are collected.
+   * `false` for no such metrics. Each consumer of the process sends one when metrics are collected.
    * @defaultValue 15000
    */
   readonly figuresEveryMs?: number | false | undefined

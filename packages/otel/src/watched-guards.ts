@@ -25,7 +25,7 @@ export function watchGuards(
   const consumers = new Set<string>()
   observe(meter, GUARD_METRICS, (tell) => {
     const open = byConsumer(watched)
-    // Also those without a guard: an SDK repeats the last value of a series that nobody tells any more.
+    // Also those without a guard: an SDK repeats the last value of a series that is no longer reported.
     for (const consumer of consumers) {
       const readings = (open.get(consumer) ?? []).map(readingOf)
       tellGuards(tell, consumer, { readings, closed })

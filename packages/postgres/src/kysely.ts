@@ -55,7 +55,7 @@ export interface KyselyInboxOptions extends BusinessOptions {
 }
 
 /**
- * The durable guard of a consumer on Kysely: handlers get the user's own `Transaction<DB>`, plugins included.
+ * The durable guard of a consumer on Kysely: handlers get the user's `Transaction<DB>`, plugins included.
  *
  * @param db - Any dialect of PostgreSQL: pg, PGlite, … With pg, a connection that is lost while a handler is between
  * two statements fails that run. Kysely alone would let it end the process.

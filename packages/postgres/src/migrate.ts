@@ -90,7 +90,7 @@ function explained(error: unknown, quoted: string): unknown {
   if (isOnStandby(error)) return toStoreError(error, 'migrating')
   if (!isForbidden(error)) return error
   return new ConfigurationError(
-    `The database role may not migrate schema ${quoted} (${messageOf(error)}): run it as the owner of the tables, or, if there are none, as a role that may create them.`,
+    `The database role may not migrate schema ${quoted} (${messageOf(error)}): run it as the owner of the tables, or, if no tables exist yet, as a role that may create them.`,
     cause,
   )
 }

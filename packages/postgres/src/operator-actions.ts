@@ -30,7 +30,7 @@ export type Untouched =
   | 'not-sent'
   /**
    * `requeue`: the broker has not confirmed the message, so a copy may be in the queue. It stays a dead letter. A refused
-   * message is not sent a second time, because nobody knows its event key: look into the queue, then replay or discard it.
+   * message is not sent a second time, because its event key is unknown: look into the queue, then replay or discard it.
    */
   | 'unconfirmed'
 

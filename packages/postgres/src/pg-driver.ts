@@ -39,7 +39,7 @@ import {
 } from './transaction/claim-sql.ts'
 
 export interface PgSettings extends DriverSettings {
-  /** Nobody else uses the connections, so the bounds can be settings of their sessions. */
+  /** No other code uses the connections, so the bounds can be settings of their sessions. */
   readonly ownsSessions?: boolean
 }
 

@@ -111,7 +111,7 @@ async function free(
 }
 
 /**
- * Whether the key is made of what the broker gave the message and would give its copy anew: the copy would be another
+ * Whether the key is made of what the broker gave the message and would give its copy again: the copy would be another
  * event, whose effect could happen beside that of this one.
  */
 function isBrokersKey(row: DeadLetterRow): boolean {

@@ -10,7 +10,7 @@ export function createForeignKeyReport(registration: LeaseRegistration): OnForei
   const { consumer, identity, logger, runtime } = registration
   const effect =
     identity === undefined ? 'cannot run until the key is gone' : 'are decided by PostgreSQL'
-  const remedy = 'find its owner with TYPE and GET, and DEL the key if nobody needs it'
+  const remedy = 'find its owner with TYPE and GET, and DEL the key if it is not needed'
   let loggedAtMs = Number.NEGATIVE_INFINITY
   let since = 0
   return (key) => {

@@ -132,7 +132,7 @@ export class GuardSession implements LeaseSession {
     return made
   }
 
-  /** If PostgreSQL does not answer in time, the claim goes on without a fresh identity. */
+  /** If PostgreSQL does not answer in time, the claim continues without a fresh identity. */
   async #refresh(): Promise<void> {
     const { history, registration } = this.#parts
     const { runtime } = registration
@@ -203,7 +203,7 @@ function doubted(result: ClaimResult): ClaimResult {
   return result.kind === 'duplicate' || result.kind === 'conflict' ? { kind: 'unknown' } : result
 }
 
-/** Releases claims that nobody will run: those granted too late, and those without an answer. */
+/** Releases claims that will not run: those granted too late, and those without an answer. */
 function releaseClaims(
   transitions: Transitions,
   claims: readonly Claim[],

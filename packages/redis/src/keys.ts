@@ -6,7 +6,7 @@ export interface Namespace {
   readonly name: string
   /** Length of a generation of done marks, ms; 0 without an inbox. */
   readonly markMs: number
-  /** Decides in which bucket a done mark is. Whoever chooses event keys must not know it, or could fill one bucket. */
+  /** Decides in which bucket a done mark is. A producer that chooses event keys must not know it, or could fill one bucket. */
   readonly bucketSecret: string
   /** How long the key of a claim or a wait outlives its end, ms. */
   readonly keepMs: number

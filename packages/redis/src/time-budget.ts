@@ -4,7 +4,7 @@ import { answerWithin, describeError, LATE } from '@onceward/core/adapter'
 /**
  * The answer of Redis.
  *
- * @throws {@link LateError} when there is none within `budgetMs`.
+ * @throws {@link LateError} if there is no answer within `budgetMs`.
  */
 export async function inBudget<Answer>(
   asked: Promise<Answer>,

@@ -101,7 +101,7 @@ function createLoop({ port, api, settings, signals }: Parts): ConsumerLoop {
     receiver,
     dispatcher,
     settling: context.counts,
-    // What is still in hand stays hidden for one visibility timeout and keeps its lease.
+    // Unsettled messages stay hidden for one visibility timeout and keep their leases.
     finish: async () => {
       context.ticker.stop()
       unregister()

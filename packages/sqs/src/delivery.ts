@@ -3,7 +3,7 @@ import { ConfigurationError, type Delivery } from '@onceward/core'
 import { readEnvelope, registerEnvelopeReader, withEnvelope } from '@onceward/core/adapter'
 import { isOrdered, type Settings } from './options.ts'
 
-/** A message in hand. Instants are milliseconds on the monotonic clock. */
+/** A received message. Instants are milliseconds on the monotonic clock. */
 export interface Received {
   readonly message: Message
   readonly handle: string
@@ -64,12 +64,12 @@ export function fromSqsMessage(message: Message, queueUrl: string): Delivery {
   return toDelivery(message, queueUrl)
 }
 
-/** Takes messages in hand. `receivedAtMs` is from before their request, on the monotonic clock. */
+/** Registers received messages. `receivedAtMs` is from before their request, on the monotonic clock. */
 export type Accept = (messages: readonly Message[], receivedAtMs: number) => readonly Received[]
 
 /**
- * Makes the function that takes messages in hand and keeps them hidden. The function throws
- * {@link ConfigurationError} when a message was received without its attributes; none of its batch is hidden then.
+ * Makes the function that registers received messages and keeps them hidden. The function throws
+ * {@link ConfigurationError} when a message was received without its attributes; its batch is not kept hidden then.
  */
 export function createAccept(
   { queueUrl, visibilityMs }: Pick<Settings, 'queueUrl' | 'visibilityMs'>,

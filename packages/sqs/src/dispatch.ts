@@ -37,7 +37,7 @@ interface Parked extends Received {
   isRested: boolean
 }
 
-/** The messages in hand, from the receive until SQS has taken their settlement: decides which of them run now. */
+/** The unsettled messages, from the receive until SQS has taken their settlement: decides which of them run now. */
 export class Dispatcher {
   readonly #options: DispatcherOptions
   readonly #buffer: DeliveryBuffer<Received, SettleAnswer>
@@ -93,7 +93,7 @@ export class Dispatcher {
     return Math.min(ENTRIES, this.#prefetch.worthwhile)
   }
 
-  /** A receive took this long although messages were there: so many more have to be in hand meanwhile. */
+  /** A receive took this long although messages were there: so many more have to be fetched meanwhile. */
   noteReceive(elapsedMs: number): void {
     this.#prefetch.noteReceive(elapsedMs)
   }
@@ -143,12 +143,12 @@ export class Dispatcher {
     this.#buffer.track(givenBack, received.length)
   }
 
-  /** Counts a receive as being in hand until it ends: what it brings goes back. */
+  /** Counts a receive as unsettled until it ends: what it brings goes back. */
   track(receive: Promise<void>): void {
     this.#buffer.track(receive)
   }
 
-  /** Resolves when nothing is in hand. */
+  /** Resolves when everything is settled. */
   ended(): Promise<void> {
     return this.#buffer.ended()
   }
@@ -176,7 +176,7 @@ export class Dispatcher {
   }
 }
 
-/** Takes whole groups only: SQS delivers no more of a group while some of it is in hand, so splitting gains nothing. */
+/** Takes whole groups only: SQS delivers no more of a group while some of it is in flight, so splitting gains nothing. */
 function findStartable(pending: readonly Received[], limits: StartLimits): Startable<Received> {
   const groups: (readonly Received[])[] = []
   let considered = 0

@@ -59,7 +59,7 @@ test('a dead-letter queue that is the queue itself under another URL is refused'
   const own = { ...healthy, QueueArn: 'arn:aws:sqs:eu-west-1:000000000000:orders' }
   const deadLetter = { queueUrl: 'https://eu-west-1.queue.amazonaws.com/000000000000/orders' }
   expect((await findings(own, { deadLetter }, own)).problems).toMatch(
-    `${queueUrl} and ${deadLetter.queueUrl} are the same queue: a dead message would come back for ever`,
+    `${queueUrl} and ${deadLetter.queueUrl} are the same queue: a dead message would come back again and again`,
   )
   const other = { ...healthy, QueueArn: `${own.QueueArn}-dead` }
   expect((await findings(own, { deadLetter }, other)).problems).toBe('')

@@ -122,7 +122,7 @@ export function deadLetterFindings(
   return {
     problems: when(
       source.QueueArn !== undefined && source.QueueArn === dead.QueueArn,
-      `${queueUrl} and ${deadUrl} are the same queue: a dead message would come back for ever. Name another queue ` +
+      `${queueUrl} and ${deadUrl} are the same queue: a dead message would come back again and again. Name another queue ` +
         'in `deadLetter`.',
     ),
     warnings: [
@@ -165,7 +165,7 @@ function timeoutFindings({ api, settings: { longPollMs } }: Surroundings): Findi
     warnings: when(
       longestMs < longPollMs,
       `The \`requestHandler\` of the client gives up before SQS answers a long poll of ${longPollMs} ms (\`longPollMs\`), ` +
-        `so receives wait for ${longestMs} ms only: messages of an answer that nobody reads stay hidden and count as ` +
+        `so receives wait for ${longestMs} ms only: messages of an abandoned receive stay hidden and count as ` +
         `received. Set its \`socketTimeout\` and \`requestTimeout\` to ${longPollMs + 1_000} ms or more.`,
     ),
   }
@@ -179,7 +179,7 @@ export function orderFindings({ queueUrl, deadLetter }: Settings): Findings {
       deadLetter === 'redrive' && isFifo(queueUrl),
       `\`deadLetter\` is 'redrive' on ${queueUrl}: a dead message holds the later messages of its group until SQS ` +
         'moves it, 5 to 30 s for each receive that maxReceiveCount has left. Name a queue in `deadLetter`, and the ' +
-        'group goes on at once.',
+        'group continues at once.',
     ),
   }
 }

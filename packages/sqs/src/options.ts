@@ -25,7 +25,7 @@ export interface SqsOptions {
   readonly deadLetter?: { readonly queueUrl: string } | 'redrive' | undefined
   /**
    * How long SQS hides a message from others after each receive and each renewal, milliseconds, 1 000–43 200 000.
-   * It is renewed while the message is in hand, so it bounds how soon the message of a dead process returns, not
+   * It is renewed until the message is settled, so it bounds how soon the message of a dead process returns, not
    * how long a handler may take.
    *
    * @defaultValue the guard's `leaseMs` and a tenth more, at least a second, so that a lease is free when the message returns
@@ -166,7 +166,7 @@ function deadLetterProblems(options: ConsumeSqsOptions, guard: GuardSettings): s
   if (problems.length === 0 && deadLetter.queueUrl === queueUrl) {
     problems.push(
       `Expected \`deadLetter.queueUrl\` to be another queue than \`queueUrl\`, got \`${queueUrl}\` for both: a ` +
-        'dead message would come back for ever.',
+        'dead message would come back again and again.',
     )
   }
   return problems

@@ -125,7 +125,7 @@ export class Receiver {
   }
 
   /**
-   * Lets one message probe the store, preferably one in hand, because each receive counts towards `maxReceiveCount`.
+   * Lets one message probe the store, preferably one that was received already, because each receive counts towards `maxReceiveCount`.
    */
   #probe(): void {
     const isInHand = this.#options.dispatcher.resume('one')

@@ -64,7 +64,7 @@ export function createSettleContext(
 
 /**
  * When the message becomes visible, on the monotonic clock; undefined when it is deleted or visible. A message
- * whose settlement failed becomes visible by itself; then the store decides: duplicate, dead, or run again.
+ * whose settlement failed becomes visible when its timeout ends; then the store decides: duplicate, dead, or run again.
  */
 export type SettleAnswer = number | undefined
 

@@ -27,7 +27,7 @@ interface Hold {
   call: Promise<void> | undefined
 }
 
-/** Keeps the messages in hand hidden, in batches of ten, while the guard works on them. */
+/** Keeps the received messages hidden, in batches of ten, while the guard works on them. */
 export class VisibilityTicker {
   readonly #options: TickerOptions
   readonly #holds = new Map<Received, Hold>()
@@ -111,7 +111,7 @@ export class VisibilityTicker {
       }
       logger.warn(
         fields,
-        'the visibility of messages in hand was not renewed; the next period tries again',
+        'the visibility of received messages was not renewed; the next period tries again',
       )
     }
   }
@@ -123,7 +123,10 @@ export class VisibilityTicker {
     this.#holds.delete(received)
     const { queueUrl, logger } = this.#options
     const fields = { queue: queueUrl, messageId: received.message.MessageId, why }
-    logger.warn(fields, 'a message in hand can no longer be kept hidden; it may be delivered again')
+    logger.warn(
+      fields,
+      'a received message can no longer be kept hidden; it may be delivered again',
+    )
     return false
   }
 }

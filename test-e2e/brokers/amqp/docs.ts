@@ -26,7 +26,7 @@ const OWN: Docs<OwnOption<ConsumeAmqpOptions>> = {
     default:
       "follows the pace: `concurrency`, and half as many again while messages are quick; one batch or two with `transaction: 'batch'`",
     meaning:
-      'Unsettled messages that the broker delivers at most. By default messages that wait in hand for a time, or for an earlier one, are not counted, up to three times `concurrency`, at least 20, or two batches in all. In a wrap: the value you gave to `channel.prefetch()`.',
+      'Unsettled messages that the broker delivers at most. By default held messages that wait for a time, or for an earlier one, are not counted, up to three times `concurrency`, at least 20, or two batches in all. In a wrap: the value you gave to `channel.prefetch()`.',
     reason:
       'Enough to keep the handlers busy; what waits longer is kept from consumers that have nothing to do. At most half are held.',
   },

@@ -41,12 +41,12 @@ export const KAFKA: Grid<KafkaSettings> = {
         {
           name: '`cleanup.policy` compact',
           set: { topic: { 'cleanup.policy': 'compact' } },
-          warned: 'keeps records for ever',
+          warned: 'keeps records without a limit',
         },
         {
           name: '`cleanup.policy` compact,delete',
           set: { topic: { 'cleanup.policy': 'compact,delete' } },
-          warned: 'keeps records for ever',
+          warned: 'keeps records without a limit',
         },
         {
           name: '`message.timestamp.type` LogAppendTime',
@@ -61,7 +61,7 @@ export const KAFKA: Grid<KafkaSettings> = {
         {
           name: '`retention.ms` −1',
           set: { topic: { 'retention.ms': '-1' } },
-          warned: 'keeps records for ever',
+          warned: 'keeps records without a limit',
         },
         { name: '`compression.type` gzip', set: { topic: { 'compression.type': 'gzip' } } },
       ],

@@ -24,7 +24,7 @@ export class Alarm {
     if (blocked === undefined) return undefined
     const consequence = this.#options.isShared
       ? 'it does not read the acks of this connection either'
-      : 'what must be published waits in hand, and consuming goes on'
+      : 'messages that must be published are held, and consuming continues'
     return {
       state: 'recovering',
       reason: `the broker blocks publishers: ${blocked}; ${consequence}`,

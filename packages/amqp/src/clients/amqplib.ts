@@ -8,7 +8,7 @@ import type { AmqpChannel } from '../client.ts'
  *
  * Acks of one microtask are sent together, before code that awaits the guard can close the channel. The flag
  * `multiple` covers every lower tag of the channel, also tags of other consumers (A11). It is therefore used only below
- * the lowest tag in hand, and never again once a tag was missing because another consumer got it.
+ * the lowest unsettled tag, and never again once a tag was missing because another consumer got it.
  */
 export class DeliveryChannel {
   readonly #channel: Pick<AmqpChannel, 'ack' | 'nack'>
@@ -113,8 +113,8 @@ const CALL_MS = 30_000
  * A channel with the consumers of one queue on it.
  *
  * A consumer keeps the prefetch with which it began, and a cancelled one may still have messages on the way to it,
- * which a quorum queue then counts as delivered and returned. So more is brought in hand by one more consumer, and less
- * by cancelling the latest one.
+ * which a quorum queue then counts as delivered and returned. So one more consumer fetches more messages, and
+ * cancelling the latest one fetches fewer.
  */
 export class ConsumerChannel {
   readonly deliveries: DeliveryChannel

@@ -21,7 +21,7 @@ export interface ConnectorOptions {
   readonly runtime: Runtime
   /** Called with the broker's reason while it blocks publishers, and with undefined when it no longer does. */
   readonly onBlocked: (reason: string | undefined) => void
-  /** The user's own connection ended, and onceward cannot open another. */
+  /** The user's connection ended, and onceward cannot open another. */
   readonly onGone: (error: unknown) => void
   readonly onError: (error: unknown) => void
 }
@@ -31,7 +31,7 @@ const CONNECT_MS = 30_000
 const CHANNEL_MS = 10_000
 const CLOSE_MS = 2_000
 
-/** Provides the user's own connection, or opens one with the user's function, again after each loss. */
+/** Provides the user's connection, or opens one with the user's function, again after each loss. */
 export class Connector {
   readonly isOurs: boolean
   readonly #options: ConnectorOptions
@@ -45,7 +45,7 @@ export class Connector {
     this.isOurs = typeof options.source === 'function'
   }
 
-  /** Whether an error says that the user's own connection ended for good. */
+  /** Whether an error says that the user's connection ended for good. */
   isOver(error: unknown): boolean {
     const { source } = this.#options
     if (this.isOurs || !isConnectionClosed(error)) return false

@@ -57,7 +57,7 @@ test('health says why messages cannot be deferred until one was, or the last one
   fail(new PublishError('the broker blocks publishers'))
   expect(queues.outage).toBeUndefined()
   fail(noRoute())
-  const reason = expect.stringMatching(/cannot be deferred and wait in hand: .*NO_ROUTE/)
+  const reason = expect.stringMatching(/cannot be deferred and are held: .*NO_ROUTE/)
   expect(queues.outage).toEqual({ state: 'recovering', reason })
   queues.succeeded()
   expect(queues.outage).toBeUndefined()

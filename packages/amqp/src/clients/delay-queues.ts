@@ -48,12 +48,12 @@ export class DelayQueues {
     if (options.areDeclared) this.#declared = Promise.resolve()
   }
 
-  /** Undefined as soon as a message was deferred, or none that could not be deferred is in hand. */
+  /** Undefined as soon as a message was deferred, or no held message is left that could not be deferred. */
   get outage(): { readonly state: 'recovering'; readonly reason: string } | undefined {
     const failure = this.#failure
     if (failure === undefined || this.#options.runtime.monotonic() >= failure.untilMs)
       return undefined
-    const reason = `messages cannot be deferred and wait in hand: ${failure.reason}`
+    const reason = `messages cannot be deferred and are held: ${failure.reason}`
     return { state: 'recovering', reason }
   }
 

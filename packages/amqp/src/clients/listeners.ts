@@ -25,7 +25,7 @@ export function listenTo(
 
 const HEARD = new WeakSet<object>()
 
-/** Node ends the process with an error that nobody listens to. It does not with those of this emitter from here on. */
+/** Node ends the process at an error event without a listener. From here on it does not, for errors of this emitter. */
 export function keepHeard(emitter: Pick<AmqpConnection, 'on'>): void {
   if (HEARD.has(emitter)) return
   HEARD.add(emitter)

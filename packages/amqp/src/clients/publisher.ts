@@ -10,7 +10,7 @@ import { listenTo } from './listeners.ts'
 /** A message on its way to the broker. */
 export interface Outgoing {
   /**
-   * Identifies the message, equal for each try: the message in hand, or the text that names a stored dead letter.
+   * Identifies the message, equal for each try: the received message, or the text that names a stored dead letter.
    * While its confirm is outstanding, another try waits for it instead of publishing one more copy.
    */
   readonly of: object | string
@@ -81,7 +81,7 @@ export class Publisher {
    * Resolves once the broker has confirmed the message and a queue has it. After a missing confirm another call for the
    * same message waits for that confirm, which may come minutes later, when an alarm of the broker ends.
    *
-   * @throws {@link PublishError} and errors of the client; the message may be in the queue all the same.
+   * @throws {@link PublishError} and errors of the client; the message may be in the queue nevertheless.
    */
   async publish(outgoing: Outgoing): Promise<void> {
     const sent = this.#sent[outgoing.kind]

@@ -33,6 +33,6 @@ export function kindsByName<Kind extends string>(
 export const isStoreDown = (error: unknown): boolean =>
   OncewardError.is(error) && error.code === 'ONCEWARD_STORE_UNAVAILABLE'
 
-/** An error that no retry mends, such as a mistake in the configuration. Functions of the user's may ask for a retry. */
+/** An error that no retry fixes, such as a mistake in the configuration. The user's functions may ask for a retry. */
 export const isFatal = (error: unknown): error is OncewardError =>
   OncewardError.is(error) && !isStoreDown(error) && error.code !== 'ONCEWARD_RETRYABLE'

@@ -5,7 +5,7 @@ import type { DependencyOutage, Health, Outage } from './health.ts'
 
 /** A running consumer. */
 export interface Consumption extends AsyncDisposable {
-  /** Resolves after a drain; rejects when the consumer can never go on. */
+  /** Resolves after a drain; rejects when the consumer cannot continue. */
   readonly stopped: Promise<void>
   /**
    * Starts nothing more and gives back at once what was not started. Running handlers get `drainMs` to end, then
@@ -18,7 +18,7 @@ export interface Consumption extends AsyncDisposable {
 /** What a wrap carries as `consumption`: the loop is the user's, so nothing of it starts or stops. */
 export type WrappedConsumption = Pick<Consumption, 'drain' | 'health'>
 
-/** Why a consumer ends by itself. */
+/** Why a consumer ends without being asked. */
 export type ConsumptionEnd =
   | { readonly kind: 'closed' }
   | { readonly kind: 'fatal'; readonly error: unknown }
@@ -39,11 +39,11 @@ export interface Receiving extends Pick<Health, 'lastProgressAt'> {
   stop(): Promise<void> | void
 }
 
-/** Holds the messages in hand and decides which of them run now. */
+/** Holds the received messages and decides which of them run now. */
 export interface Dispatching extends Pick<Health, 'inFlight'> {
   /** Gives back everything that the guard has not been handed. */
   clear(): void
-  /** Resolves when nothing is in hand. Never rejects. */
+  /** Resolves when everything is settled. Never rejects. */
   ended(): Promise<void>
 }
 
@@ -58,7 +58,7 @@ export interface ConsumerLoop {
   readonly receiver: Receiving
   readonly dispatcher: Dispatching
   readonly settling: Settling
-  /** Lets go of everything, also of what is still in hand. Bounded, and never rejects. */
+  /** Releases everything, also what is not settled yet. Bounded, and never rejects. */
   readonly finish: () => Promise<void>
 }
 
@@ -251,7 +251,7 @@ class Running<Loop extends ConsumerLoop> implements Consumption {
     else this.#end.reject(this.#fatal.error)
   }
 
-  /** Resolves when nothing is received any more and nothing is in hand. */
+  /** Resolves when nothing is received any more and everything is settled. */
   async #endLoop(): Promise<void> {
     const { receiver, dispatcher } = this.loop
     await receiver.stop()

@@ -31,7 +31,7 @@ export interface DeliveryBufferOptions<Each extends Delivered, Answer> {
   /** As in `RunHooks`. */
   readonly hasDeadLetterPlace: boolean
   readonly findStartable: (pending: readonly Each[], limits: StartLimits) => Startable<Each>
-  /** Whether the broker may bring more before one of the deliveries in hand is settled. Asked while a batch waits. */
+  /** Whether the broker may bring more before one of the received deliveries is settled. Asked while a batch waits. */
   readonly hasRoom: () => boolean
   readonly onStart?: ((each: Each) => void) | undefined
   /** Tells the broker. Must neither throw nor reject. */
@@ -45,7 +45,7 @@ export interface DeliveryBufferOptions<Each extends Delivered, Answer> {
 }
 
 /**
- * The deliveries in hand: pending, running, settling.
+ * The unsettled deliveries: pending, running, settling.
  *
  * A delivery waits here until the guard has a slot for it, and in a guard of batches until its batch is full or the
  * first of the batch has waited for `lingerMs`. A batch is also full if the free slots take no more, or if the broker
@@ -123,7 +123,7 @@ export class DeliveryBuffer<Each extends Delivered, Answer> {
     void andThen(this.#settle(each, settlement), () => this.#tasks.end())
   }
 
-  /** Counts a task as being in hand until it ends, and `settling` deliveries with it. */
+  /** Counts a task as unsettled until it ends, and `settling` deliveries with it. */
   track(task: Promise<unknown>, settling = 0): void {
     this.#settling += settling
     this.#tasks.start()
@@ -134,7 +134,7 @@ export class DeliveryBuffer<Each extends Delivered, Answer> {
     void task.then(ended, ended)
   }
 
-  /** Resolves when nothing is in hand. */
+  /** Resolves when everything is settled. */
   async ended(): Promise<void> {
     while (this.#tasks.running > 0) await this.#tasks.idle()
   }

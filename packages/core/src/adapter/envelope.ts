@@ -49,7 +49,7 @@ export function readEnvelope(envelope: Uint8Array): unknown {
   }
 }
 
-/** Undefined if a message of the user's own making cannot be encoded. */
+/** Undefined if a message that the user made cannot be encoded. */
 const GETTERS = [
   [
     'envelope',

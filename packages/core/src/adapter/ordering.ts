@@ -1,6 +1,6 @@
 import type { Delivery } from '../model/delivery.ts'
 
-/** Something in hand that came as a delivery. */
+/** A received item that came as a delivery. */
 export interface Delivered {
   readonly delivery: Delivery
 }

@@ -1,4 +1,4 @@
-/** A message in hand is kept from idle consumers, so one that waits for a handler should start within this time. */
+/** A received message is not available to idle consumers, so one that waits for a handler should start within this time. */
 const SOON_MS = 1_000
 /** No message takes less; a coarse clock may say 0. */
 const LEAST_MS = 0.01
@@ -17,7 +17,7 @@ export interface PrefetchOptions {
   readonly chunk?: number | undefined
 }
 
-/** How many messages may be in hand: those that run, and those that can start soon. */
+/** How many messages may be unsettled: those that run, and those that can start soon. */
 export class Prefetch {
   readonly #slots: number
   readonly #mostAhead: number
@@ -79,11 +79,11 @@ export interface ReserveOptions {
   readonly slots: number
   /** Messages that one reserve brings. */
   readonly size: number
-  /** Messages that may be in hand, all reserves included. */
+  /** Messages that may be unsettled, all reserves included. */
   readonly most: number
 }
 
-/** Messages in hand that occupy the prefetch of their consumer, but no slot. */
+/** Held messages, which occupy the prefetch of their consumer, but no slot. */
 export interface WithoutSlot {
   /** They wait for a time, or for the broker. */
   readonly waiting: number
@@ -96,7 +96,7 @@ export interface WithoutSlot {
  *
  * The first consumer brings as many messages as there are slots, and stays. A slot whose next message is still on its
  * way is idle, so quick messages get a reserve, which is one more consumer. Behind slow messages a reserve would only
- * wait, and be kept from idle neighbours. Messages in hand that need no slot are made up for by more reserves.
+ * wait, and be kept from idle neighbours. More reserves make up for held messages, which need no slot.
  */
 export class Reserve {
   readonly #options: ReserveOptions

@@ -129,7 +129,7 @@ export class Recovery<Kind extends string> {
     return before
   }
 
-  /** Begins or goes on with the outage that this error means, and pauses longer after each failure. */
+  /** Begins or continues the outage that this error means, and pauses longer after each failure. */
   failed(error: unknown): void {
     const { port, classifyError, backoff } = this.#options
     const { kind, text } = classifyError(error)

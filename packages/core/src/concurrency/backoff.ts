@@ -54,7 +54,7 @@ export function pauseMs(
 
 /**
  * A wait that a store answered, within `[0, mostMs]`. A store whose clock was set back, or a store with a defect, must
- * not hold an event for a day or for ever.
+ * not hold an event for a day or longer.
  */
 export function clampedMs(answeredMs: number, mostMs: number): number {
   return answeredMs <= mostMs ? Math.max(0, answeredMs) : mostMs

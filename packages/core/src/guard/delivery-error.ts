@@ -8,7 +8,7 @@ const MADE_BY =
 
 /**
  * The error of a call whose argument is not a delivery; undefined if it is one. A message of a client in its place would
- * be refused as a bad payload, message by message, and land in the dead letters.
+ * be refused as a bad payload, message by message, and be dead-lettered.
  */
 export function deliveryError(
   name: string,

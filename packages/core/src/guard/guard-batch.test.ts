@@ -193,7 +193,7 @@ test.each<[string, (events: readonly unknown[]) => unknown]>([
   expect(await guard.process(toDelivery(1))).toMatchObject({
     kind: 'defer',
     cause: 'handler-failed',
-    error: { message: expect.stringContaining('a query that nobody runs') },
+    error: { message: expect.stringContaining('a query that was not executed') },
   })
   await guard.close()
 })

@@ -169,7 +169,7 @@ async function openLeases(
   const registration = { consumer, dedupWindowMs, leaseMs, ...inbox, logger, runtime }
   const open = async (): Promise<LeaseSession> => (await leases.open?.(registration)) ?? leases
   const session = onStoreDown === 'unguarded' ? await openNowOrLater(open, runtime) : await open()
-  // Beside an inbox a claim that nobody runs costs time only, and `unguarded` runs the event anyway.
+  // Beside an inbox an unused claim costs time only, and `unguarded` runs the event anyway.
   const releasesUnanswered = inbox.identity === undefined && onStoreDown !== 'unguarded'
   const store = sharedLeaseStore(session, { logger, runtime, releasesUnanswered })
   const { close, outage } = store

@@ -105,7 +105,7 @@ async function runStored(
     const member = members.get(index) as InFlightEvent
     onOutcome(member, outcome)
     const deleting = resolveRefused(background, member, outcome)
-    // Awaited when all runs have ended. An error that nobody hears until then would end the process.
+    // Awaited when all runs have ended. An error that is not handled until then would end the process.
     deleting.catch(() => undefined)
     resolving.push(deleting)
     report(member.event, outcome, facts)

@@ -153,7 +153,7 @@ function toInFlight(
   return { index, event, payload, lane: orderingKey, suspect: isSuspect(delivery), timings }
 }
 
-/** The lane of a message that could not be read. A lane of the user's own is known only after that. */
+/** The lane of a message that could not be read. A custom lane is known only after that. */
 function laneOf(
   { orderingKeyChosen }: ResolvedOptions,
   { orderingKey }: Delivery,
@@ -161,7 +161,7 @@ function laneOf(
   return orderingKeyChosen ? undefined : orderingKey
 }
 
-/** A consumer that keeps its messages in memory would read them again at once, for ever. */
+/** A consumer that keeps its messages in memory would read them again at once, in a hot loop. */
 const SOONEST_MS = 100
 
 /** Such a message has no stored state. Only the broker counts its attempts and dead-letters it. */

@@ -77,7 +77,7 @@ const READERS = [
   'fingerprint',
 ] as const
 
-/** `'body'` and `'none'` are no functions of the user's. */
+/** `'body'` and `'none'` are not functions. */
 const isOfUser = (value: unknown): boolean => value !== undefined && typeof value !== 'string'
 
 function assertObject(options: unknown): asserts options is object {

@@ -190,7 +190,7 @@ export class RunningGuard implements GuardPort {
     this.#closing.abort()
     const { deadlineMs } = this.#options
     const ended = Promise.all([this.#background?.stop(), this.#runs.idle()])
-    // Every function of the user's is bounded by the deadline. A store may still not have answered.
+    // The deadline bounds every function of the user. A store may still not have answered.
     if (!(await endsWithin(this.runtime, ended, deadlineMs + ABORT_GRACE_MS))) {
       this.logger.warn(
         { deadlineMs, runs: this.#runs.running },

@@ -7,7 +7,7 @@ import { WrongAnswerError } from '../options/user-functions.ts'
 import type { Decoded } from './decode.ts'
 
 /**
- * Versions of the fingerprint rules. Each version stays for ever, because every row stores one. A change in what is
+ * Versions of the fingerprint rules. Each version is kept, because every row stores one. A change in what is
  * hashed needs a new number; otherwise every redelivery across the change would be a conflict.
  */
 export const FINGERPRINT_RULES: Readonly<Record<'none' | 'body' | 'function', number>> =

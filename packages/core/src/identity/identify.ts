@@ -118,7 +118,7 @@ async function withinDeadline(
   const { deadlineMs, runtime } = options
   const identified = await answerWithin(runtime, identifying, deadlineMs)
   if (identified !== LATE) return identified
-  // Nothing of the user's is running: the body is long, and reading it ends.
+  // No function of the user is running: the body is long, and reading it ends.
   if (found.calling === undefined) return withinDeadline(options, identifying, found)
   const message = `\`${found.calling}\` gave no answer within deadlineMs = ${deadlineMs} ms, so the message is retried later. Make it faster or raise \`deadlineMs\`.`
   return { kind: 'retry', error: new DeadlineExceededError(message) }

@@ -1,6 +1,6 @@
 /** Values of a payload that are looked for in an error text. */
 const MOST_VALUES = 2_000
-/** Shorter values are in every text by chance, and tell nobody anything. */
+/** Shorter values are in every text by chance, and reveal nothing. */
 const SHORTEST_VALUE = 4
 
 /**

@@ -106,7 +106,7 @@ function read(headers: Delivery['headers'], name: string): string | undefined {
 
 function binaryCloudEvent({ headers }: Pick<Delivery, 'headers'>): string | undefined {
   for (const { source, id } of CLOUD_EVENT_HEADERS) {
-    // Most messages have none of these headers.
+    // Most messages do not have these headers.
     if (!Object.hasOwn(headers, source)) continue
     const key = toCloudEventKey(headers[source], read(headers, id))
     if (key !== undefined) return key

@@ -19,7 +19,7 @@ export async function completeLease(
     if (!isTold(context, outcome) && !mustRunOut(member, outcome))
       await tellStore(context, held, outcome)
   } catch {
-    // The lease expires by itself. The next owner then finds the stored outcome or takes the event over.
+    // The lease expires. The next owner then finds the stored outcome or takes the event over.
   } finally {
     context.renewer.stopRenewing(member)
   }

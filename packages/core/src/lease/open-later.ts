@@ -44,7 +44,7 @@ function openLater(open: () => Promise<LeaseSession>, unopened: Unopened): Lease
     }
     isOpening = false
   }
-  /** Nobody waits for the next opening, because a store that hangs would hold every event up. */
+  /** Events do not wait for the next opening, because a store that hangs would block all of them. */
   const opened = (): LeaseSession => {
     if (session !== undefined) return session
     if (!isOpening && runtime.monotonic() - failedAtMs >= AGAIN_MS) void tryAgain()

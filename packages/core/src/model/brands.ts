@@ -24,7 +24,7 @@ export type Fingerprint = Brand<bigint, 'Fingerprint'>
 export type EpochMs = Brand<number, 'EpochMs'>
 
 /**
- * Everything that JSON can represent. Excludes BigInt, dates and driver results, so that none of them is stored by
+ * Everything that JSON can represent. Excludes BigInt, dates and driver results, so that they are not stored by
  * accident.
  */
 export type Json =

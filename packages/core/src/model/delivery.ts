@@ -44,7 +44,7 @@ export interface DeliverySource {
   readonly queue: string
   /**
    * Distinguishes queues of the same name: on RabbitMQ the virtual host, on Kafka the id of the cluster. Dead letters
-   * are published only by a consumer of the same one, or where nobody knows it.
+   * are published only by a consumer of the same one, or if it is unknown.
    */
   readonly namespace?: string | undefined
   /** Transport coordinates: on Kafka `partition/offset`, on SQS the message id. */
@@ -63,7 +63,7 @@ export interface Delivery {
   readonly headers: Readonly<Record<string, string | undefined>>
   readonly source: DeliverySource
   readonly contentType?: string | undefined
-  /** The broker's or the publisher's id of the message. It is never an identity by itself: see `messageId()`. */
+  /** The broker's or the publisher's id of the message. It is not an identity unless you say so: see `messageId()`. */
   readonly messageId?: string | undefined
   /** Deliveries with the same ordering key run in delivery order. The record key or the message group. */
   readonly orderingKey?: string | undefined

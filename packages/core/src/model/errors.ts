@@ -231,7 +231,7 @@ export function toReadableError(thrown: unknown): unknown {
 }
 
 const UNRUN =
-  'The handler returned a function, a generator or a query that nobody runs, and its effects were not committed. Run ' +
+  'The handler returned a function, a generator or a query that was not executed, and its effects were not committed. Run ' +
   'it in the handler: `async (…, { tx }) => { await … }`.'
 
 /**
@@ -252,7 +252,7 @@ export const SWALLOWED_STATEMENT: string =
 // Jest and `node:vm` run code in a realm of its own: its classes are others, so `instanceof` says no to its errors. What
 // Node itself throws is of the main realm, and a test runner may load one package here and another one there.
 
-/** Whether the value is an error, of this realm or another. A plain object with a message is none. */
+/** Whether the value is an error, of this realm or another. A plain object with a message is not an error. */
 export function isError(value: unknown): value is Error {
   return value instanceof Error || types.isNativeError(value)
 }

@@ -125,7 +125,7 @@ export interface GuardPort {
   onDemand(): (hooks?: Pick<RunHooks, 'stop' | 'abort' | 'budgetMs'>) => Promise<void>
   /** Of a guard that runs its events later: what waited some seconds ago. Undefined before the first look. */
   backlog(): Backlog | undefined
-  /** Everything that failed when it was last asked, also that without which the guard goes on. */
+  /** Everything that failed when it was last asked, also dependencies that the guard can work without. */
   outages(): readonly GuardOutage[]
 }
 

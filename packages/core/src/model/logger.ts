@@ -52,7 +52,7 @@ function safely(write: Write, ...line: Parameters<Write>): void {
   }
 }
 
-/** The logger of onceward's own lines: errors of the user's logger are ignored, and `err` is always described. */
+/** The logger of onceward's lines: errors of the user's logger are ignored, and `err` is always described. */
 export function safeLogger(logger: Logger): Logger {
   if (logger === defaultLogger) return ownDefaultLogger
   const asked = { isLevelEnabled: (level: keyof Logger) => isLevelEnabled(logger, level) }

@@ -127,7 +127,7 @@ export interface CommonOptions<Payload, Decoded> {
   readonly leaseMs?: number | undefined
   /**
    * Longest run of a handler, milliseconds. After it the signal aborts, the transaction is rolled back, `tx` refuses, and
-   * the attempt has failed. Default: `DEFAULTS.deadlineMs`. Always finite: a hung call would hold a connection for ever.
+   * the attempt has failed. Default: `DEFAULTS.deadlineMs`. Always finite: a hung call would hold a connection without end.
    * With `leases` alone nothing stops a handler that ignores its signal: its next attempt may run beside it.
    */
   readonly deadlineMs?: number | undefined
@@ -175,7 +175,7 @@ export interface InboxGuardOptions<Payload, Tx, Decoded = unknown>
   readonly inbox: Inbox<Tx>
   /** A fast path that answers duplicates and live claims without Postgres. Postgres still decides. Default: none. */
   readonly leases?: LeaseStore | undefined
-  /** One transaction per event (default), or one for the events in hand, which is bisected when one of them fails. */
+  /** One transaction per event (default), or one for the received events, which is bisected when one of them fails. */
   readonly transaction?: 'each' | 'batch' | undefined
   readonly onTakeover?: undefined
   readonly onStoreDown?: undefined

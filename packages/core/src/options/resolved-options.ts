@@ -44,7 +44,7 @@ export interface ResolvedOptions
   readonly logger: Logger
   /** Logs a message once in the life of the guard. */
   readonly reportOnce: (level: 'warn' | 'error', fields: object, message: string) => void
-  /** The user's own, from which the logger of each run is made. */
+  /** The user's logger, from which the logger of each run is made. */
   readonly handlerLogger: Logger
   readonly runtime: Runtime
   /** Given if a caller waits for each outcome and sends a failed event again. Undefined: the guard retries events. */

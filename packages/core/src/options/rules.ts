@@ -69,7 +69,7 @@ export const consumerName: Rule = {
 }
 
 /**
- * Returns every broken rule as a sentence, each option by itself:
+ * Returns every broken rule as a sentence, for each option:
  * ``Expected `leaseMs` to be an integer from 1000 to 43200000, got `30` (number). Units are milliseconds.``
  */
 export function brokenRules(

@@ -129,7 +129,7 @@ export const OPTIONS: OptionTable = {
     default: 'each',
     rule: oneOf('each', 'batch'),
     meaning:
-      'With an inbox: one transaction per event, or one for all events in hand, which is bisected when one fails.',
+      'With an inbox: one transaction per event, or one for all received events, which is bisected when one fails.',
     reason:
       "'each' isolates failures. 'batch' is several times faster if events do not compete for the same rows.",
   },
@@ -150,7 +150,7 @@ export const OPTIONS: OptionTable = {
     meaning:
       'Longest run of a handler. After it, the signal aborts, the transaction is rolled back and `tx` refuses.',
     reason:
-      'Always finite, because a hung call would hold a connection and a key for ever. A run past its deadline counts as failed.',
+      'Always finite, because a hung call would hold a connection and a key without end. A run past its deadline counts as failed.',
   },
   'retry.attempts': {
     type: 'integer',

@@ -9,7 +9,7 @@ import type { Release, Runtime } from '../model/runtime.ts'
 export const PUBLISH_BUDGET_MS = 10_000
 /** Calls of one dead-letter place at the same time. */
 const MOST_CALLS = 8
-/** If no call of a place ends for so long, ms, nobody waits for one of them to end. */
+/** If no call of a place ends for so long, ms, new calls no longer wait for one of them to end. */
 const SLOT_WAIT_MS = 1_000
 
 export type CallEnd =

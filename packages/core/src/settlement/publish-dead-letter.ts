@@ -83,7 +83,7 @@ export function createDeadLetterPublisher(
       if (note?.outcome.kind !== 'dead') return { kind: 'already' }
       const { delivery, outcome } = note
       const place = placeOf(publish)
-      // The delivery is in hand, so the dead letter is made from it and not from the row. A refused message has no
+      // The dead letter is made from the delivery, not from the row. A refused message has no
       // attempts in its row, but without a key it may have run.
       const toWhole: ToWhole = (letter) => {
         const attempts = Math.max(letter.attempts, outcome.attempt)

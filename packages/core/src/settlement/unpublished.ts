@@ -12,7 +12,7 @@ const MOST = 1_000
  * message, so without them its handler would run again each time its dead letter is tried again.
  *
  * A message is known by its position, which stays when it is received again. Without one it is known by the client's
- * object, which stays the same while the message is in hand.
+ * object, which stays the same until the message is settled.
  */
 export class Unpublished {
   readonly #byPosition = new Map<string, Dead>()
@@ -26,7 +26,7 @@ export class Unpublished {
 
   tried(delivery: Delivery, verdict: Dead, { kind }: DeadLetterAnswer): void {
     if (kind === 'retry') this.#remember(delivery, verdict)
-    // If the message comes again all the same, somebody wants it to run again.
+    // If the message comes again nevertheless, an operator wants it to run again.
     else this.#forget(delivery)
   }
 

@@ -73,12 +73,12 @@ function traitsOf({ raw, source }: Delivery): readonly unknown[] {
   try {
     return [read(raw)]
   } catch {
-    // A delivery of the user's own making may have any object there.
+    // A delivery that the user made may have any object there.
     return []
   }
 }
 
-/** Headers are texts. A consumer of the user's own may pass others, also such as JSON refuses, like a BigInt. */
+/** Headers are texts. A custom consumer may pass others, also values that JSON refuses, like a BigInt. */
 function textOf(
   place: readonly unknown[],
   headers: readonly (readonly [string, unknown])[],

@@ -106,7 +106,7 @@ export const hasMethod = (value: unknown, method: string): boolean =>
   typeof Reflect.get(Object(value), method) === 'function'
 
 /**
- * Without it the TypeError of each call would look like a store or a broker that is down, which is asked for ever.
+ * Without it the TypeError of each call would look like a store or a broker that is down, which is retried without end.
  *
  * @param place - The function that got the value.
  * @throws {@link ConfigurationError} that says what to write, and never shows the value.

@@ -224,7 +224,7 @@ async function claimAgain(
 export async function storeFailed(batch: Batch, end: Failed, error: unknown): Promise<void> {
   const { engine } = batch.run
   await giveBack(engine, end.claimed, 'no-verdict')
-  // Its tables or rights do not fit, which no other connection mends.
+  // Its tables or rights do not fit, and another connection does not change that.
   if (error instanceof ConfigurationError) throw error
   const message = `The store failed before the commit: ${describeError(error).message}`
   engine.options.logger.warn(

@@ -13,7 +13,7 @@ export interface ContextParts<Tx> {
   readonly deadlineAt: Date
   /** Undefined for a batch of events. */
   readonly event?: Pick<GuardEvent<unknown>, 'attempt' | 'idempotencyKey' | 'key'> | undefined
-  /** Undefined if nobody watches whether the handler uses `tx`. */
+  /** Undefined if it is not watched whether the handler uses `tx`. */
   readonly txWatch?: TxWatch | undefined
 }
 

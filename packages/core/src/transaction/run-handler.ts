@@ -225,7 +225,7 @@ function listen(signal: AbortSignal, listener: () => void): () => void {
   return () => signal.removeEventListener('abort', listener)
 }
 
-/** Maximum size of a result, bytes of JSON. Larger results belong in a table of the user's. */
+/** Maximum size of a result, bytes of JSON. Larger results belong in a table of your own. */
 export const RESULT_LIMIT_BYTES: number = 64 * 1024
 /** Maximum depth of a result: far below where the stack of JavaScript or PostgreSQL ends, which no code can rely on. */
 const RESULT_LIMIT_LEVELS = 1_000

@@ -92,7 +92,7 @@ export const toResult = ({ reply, stored }: CheckedAnswer): Json =>
 export const wholeReplyOf = (result: unknown): HttpReply | undefined =>
   (Object(result) as { readonly [WHOLE]?: HttpReply })[WHOLE]
 
-/** The reply of a stored answer. Undefined if the stored value is none, or was written by a later version. */
+/** The reply of a stored answer. Undefined if the stored value is not an answer, or was written by a later version. */
 export function replyOf(stored: unknown): HttpReply | undefined {
   const { base64, headers, status, text, v } = Object(stored) as Partial<StoredAnswer>
   if (v !== 1 || status === undefined || headers === undefined) return undefined
@@ -204,7 +204,7 @@ function isPlain(body: unknown): boolean {
   return prototype === null || Object.getPrototypeOf(prototype) === null
 }
 
-/** A promise that nobody awaited, a Map or a form: what is in it would be lost without a word. */
+/** A promise that was not awaited, a Map or a form: its content would be lost silently. */
 function emptyJson(body: unknown): string {
   return `The body of the answer is an instance of ${nameOf(body)}, whose JSON is \`{}\`. Await it, or make an object, a text or bytes of it.`
 }

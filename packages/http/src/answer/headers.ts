@@ -10,7 +10,7 @@ export type GivenHeaders =
 
 const NAME = /^[!#$%&'*+.^_`|~0-9a-zA-Z-]+$/
 const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/
-/** The server writes them itself. HTTP/2 has none of the connection's own, and Node throws for them there. */
+/** The server writes them itself. HTTP/2 has no headers of the connection, and Node throws for them there. */
 const OF_THE_CONNECTION = [
   'connection',
   'content-length',

@@ -102,7 +102,7 @@ const thrownProblem = (thrown: HttpProblem): Outcome => ({
 })
 
 /**
- * For the framework's own error handler. Express takes some values for a sign to go on to the next route (`'route'`,
+ * For the framework's own error handler. Express takes some values as a sign to continue with the next route (`'route'`,
  * `null`), so a value that is no object is the cause of an Error.
  */
 function threw(thrown: unknown): Outcome {
@@ -219,7 +219,7 @@ function refused({ error, reason }: Of<'dead-letter'>): Outcome {
   }
 }
 
-/** The guard's own words about a body. An error of the user's functions is not for clients. */
+/** The guard's own words about a body. Errors of the user's functions are not shown to clients. */
 function shownToClients(error: unknown): string | undefined {
   if (!(error instanceof InvalidPayloadError)) return undefined
   const { cause, message } = error

@@ -114,7 +114,7 @@ class RawBody extends Transform {
   }
 
   /**
-   * After the answer. Node takes a body that nobody reads off its connection, but for one that was piped: no other request
+   * After the answer. Node takes an unread body off its connection, except one that was piped: no other request
    * could follow. Nothing of it is kept.
    */
   leave(): void {

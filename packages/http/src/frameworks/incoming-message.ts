@@ -143,7 +143,7 @@ function readMessage(message: IncomingMessage, mostBytes: number): Promise<Uint8
   const onClose = (): void => end(() => reject(new Error(HUNG_UP)))
   const end = (settle: () => void): void => {
     message.off('data', onData).off('end', onEnd).off('error', onError).off('close', onClose)
-    // Bytes that nobody reads would keep the connection from ending.
+    // Unread bytes would keep the connection from ending.
     message.resume()
     settle()
   }

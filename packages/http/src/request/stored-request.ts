@@ -6,7 +6,7 @@ import { type HttpRequest, targetOf } from './request.ts'
 /** The broker of deliveries that are made of requests. */
 export const BROKER = 'http'
 
-/** Headers of a request that are stored with it. They name an event and its content, and none of them is a credential. */
+/** Headers of a request that are stored with it. They name an event and its content, and are not credentials. */
 export const REQUEST_HEADERS: readonly string[] = Object.freeze([
   ...['content-type', 'content-language', 'content-encoding', 'user-agent', 'date'],
   ...['webhook-id', 'webhook-timestamp'],

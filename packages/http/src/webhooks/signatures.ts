@@ -68,10 +68,10 @@ export function stripeSignature(secrets: Secrets, options: SignatureOptions = {}
  * GitHub's `X-Hub-Signature-256`. The event id is `X-GitHub-Delivery`: a redelivery keeps it, and all hooks that get the
  * event share it.
  *
- * The scheme has no timestamp and does not sign the id: whoever has read a delivery can send it again under another id.
+ * The scheme has no timestamp and does not sign the id: anyone who has read a delivery can send it again under another id.
  * TLS alone keeps deliveries from being read.
  *
- * GitHub does not deliver a failed delivery again by itself. With `run: 'later'` the guard retries the handler.
+ * GitHub does not deliver a failed delivery again. With `run: 'later'` the guard retries the handler.
  *
  * @throws {@link ConfigurationError} that never shows a secret.
  * @see https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries

@@ -52,7 +52,7 @@ export interface RunLater {
   readonly requestHeaders?: readonly string[] | undefined
   /** The row of the delivery decides. */
   readonly leases?: undefined
-  /** Nobody waits for an answer. */
+  /** No client waits for an answer. */
   readonly storedHeaders?: undefined
   readonly onHangUp?: undefined
 }
@@ -184,7 +184,7 @@ function laterPlan({
   return {
     retry,
     requestHeaders: [...REQUEST_HEADERS, ...requestHeaders.map((name) => name.toLowerCase())],
-    // The answer is decided, and nobody is left to get it. What is no function is refused with the other options.
+    // The answer is decided, and no client waits for it. What is no function is refused with the other options.
     isFatal:
       isFatal !== undefined && typeof isFatal !== 'function'
         ? isFatal

@@ -18,7 +18,7 @@ test.each<readonly [string, () => unknown]>([
   await until(() => records.length === 2)
   expect(records[1]).toMatchObject({
     ...{ cause: 'handler-failed', parked: true },
-    settlement: { error: { message: expect.stringContaining('a query that nobody runs') } },
+    settlement: { error: { message: expect.stringContaining('a query that was not executed') } },
   })
   await guard.close()
 })

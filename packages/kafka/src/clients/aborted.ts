@@ -40,7 +40,7 @@ interface Internals {
  * and begins at most one of them with each record. So records of a transaction that another one overlaps are delivered
  * although it was aborted. Here the records are marked when they arrive, and kafkajs gets no list.
  *
- * @param onFailed - Gets the errors of fetches, which kafkajs handles by itself.
+ * @param onFailed - Gets the errors of fetches. kafkajs handles them too.
  * @see https://github.com/apache/kafka/blob/trunk/clients/src/main/java/org/apache/kafka/clients/consumer/internals/CompletedFetch.java
  */
 export function hideAborted(

@@ -22,10 +22,10 @@ interface Targets {
  * Gives each member partitions of the topics that it subscribes to, and of no others.
  *
  * The assigners of kafkajs give the topics of the group's leader to all members. A member drops those that it does not
- * subscribe to, so nobody consumes their partitions, nor the topics that the leader does not subscribe to. The topics of
+ * subscribe to, so their partitions are not consumed, nor the topics that the leader does not subscribe to. The topics of
  * members differ while a deployment adds one, and when a guard has several consumers.
  *
- * @param onDenied - Called with the topics of other members that this client, the leader, may not describe: nobody gets them.
+ * @param onDenied - Called with the topics of other members that this client, the leader, may not describe. They are not assigned.
  */
 export async function assignSubscribed(
   assign: Assign,

@@ -9,7 +9,7 @@ export interface ConnectLimits {
   readonly isWanted: () => boolean
 }
 
-/** Connects in bounded time: kafkajs itself waits for ever for an `oauthBearerProvider` that never answers. */
+/** Connects in bounded time: kafkajs itself waits without end for an `oauthBearerProvider` that never answers. */
 export async function connect(
   consumer: Pick<Consumer, 'connect' | 'disconnect'>,
   { isWanted, limitMs, runtime }: ConnectLimits,
@@ -29,10 +29,10 @@ const GOODBYE_MS = 3_000
  * Leaves the group and disconnects, after the requests of a consumer that is about to join, and after the join. Resolves
  * in bounded time: kafkajs finishes the rest later. Never rejects.
  *
- * - If a request is under way, the disconnect waits for its answer, and the next request opens a connection that nobody
+ * - If a request is under way, the disconnect waits for its answer, and the next request opens a connection that nothing
  *   closes: it keeps the process alive.
  * - kafkajs does not stop a consumer that joins for the first time (`Runner.stop` finds nothing that runs), nor can it be
- *   stopped later: once the broker answers, it is a member for as long as the process lives, and nobody gets its
+ *   stopped later: once the broker answers, it is a member for as long as the process lives, and no other member gets its
  *   partitions.
  *
  * @param joining - All of that; never rejects.

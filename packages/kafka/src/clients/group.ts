@@ -130,8 +130,8 @@ export class Membership {
 
   /**
    * Removes the member of the consumer before from the group. The broker waits a whole session for a crashed member, and
-   * meanwhile nobody gets its partitions. This one is certainly dead. Never rejects, because the session also ends by
-   * itself.
+   * meanwhile no other member gets its partitions. This one is certainly dead. Never rejects, because the session
+   * expires anyway.
    */
   async leaveBefore(cluster: Cluster | undefined): Promise<void> {
     const [groupId, memberId] = [this.#groupId, this.#memberId]

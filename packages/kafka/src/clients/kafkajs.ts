@@ -19,14 +19,14 @@ export interface NextOffset extends Partition {
 }
 
 /**
- * The records in hand of one partition, until all are settled: those of one fetch, or of several if the partition is
- * fetched on while a record is deferred or runs long.
+ * The unsettled records of one partition: those of one fetch, or of several if the partition is fetched further
+ * while a record is deferred or runs long.
  *
- * kafkajs waits for the records as long as the batch is *attached*. Then they go on in the background: kafkajs fetches
+ * kafkajs waits for the records as long as the batch is *attached*. Then they continue in the background: kafkajs fetches
  * again only after every callback of its last fetch has returned, so one slow handler would stop all partitions. The
  * functions of the payload still work afterwards, as long as the consumer lives.
  *
- * The position of kafkajs is behind the last record in hand. Only offsets that are sent explicitly are committed.
+ * The position of kafkajs is behind the last fetched record. Only offsets that are sent explicitly are committed.
  */
 export class FetchedBatch implements Partition {
   readonly topic: string
@@ -79,14 +79,14 @@ export class FetchedBatch implements Partition {
     this.progress.append(this.#itemsOf(payload))
   }
 
-  /** Whether the records follow those in hand. If not, the partition was set back, and its offsets may mean others. */
+  /** Whether the records follow the unsettled ones. If not, the partition was set back, and its offsets may mean others. */
   isContinuedBy({ batch }: EachBatchPayload): boolean {
     const first = batch.messages[0]?.offset
     return first !== undefined && BigInt(first) > BigInt(this.#payload.batch.lastOffset())
   }
 
   /**
-   * Lets kafkajs fetch what follows the records in hand. After a join its position is the committed offset again.
+   * Lets kafkajs fetch what follows the unsettled records. After a join its position is the committed offset again.
    *
    * Returns false if the partition is not this member's any more.
    */
@@ -106,7 +106,7 @@ export class FetchedBatch implements Partition {
     return this.isLost ? this.progress.running : this.progress.unsettled
   }
 
-  /** None of its records runs, and none will. */
+  /** Its records do not run, and will not. */
   get isOver(): boolean {
     const { isComplete, running } = this.progress
     return isComplete || (running === 0 && (this.isLost || this.stop.signal.aborted))
@@ -126,7 +126,7 @@ export class FetchedBatch implements Partition {
     this.#released.resolve()
   }
 
-  /** The callback returns to kafkajs. Records in hand may stay for minutes. */
+  /** The callback returns to kafkajs. Unsettled records may stay for minutes. */
   detach(): void {
     this.attached = false
     if (!this.isOver) ownBytes(this.#payload.batch)
@@ -177,7 +177,7 @@ export class FetchedBatch implements Partition {
     return error !== undefined
   }
 
-  /** The offset behind the last record in hand. */
+  /** The offset behind the last unsettled record. */
   get end(): string {
     return after(this.#payload.batch.lastOffset())
   }

@@ -1,6 +1,6 @@
 /**
  * Topics in which Kafka keeps its own state. A consumer of `__consumer_offsets` would add a record to it with each
- * commit, and consume that too, for ever.
+ * commit, and consume that too, without end.
  */
 const OWN_TOPICS = ['__consumer_offsets', '__transaction_state', '__share_group_state']
 

@@ -1,7 +1,7 @@
 import { nameOf, type Partition } from '../offsets.ts'
 import type { FetchedBatch } from './kafkajs.ts'
 
-/** For the records in hand of all partitions together. At this bound nothing more is fetched. */
+/** For the unsettled records of all partitions together. At this bound nothing more is fetched. */
 const MOST_BYTES = 64 * 1_024 * 1_024
 
 /** The batches with records to run: at most one for each partition, in the order of their turn. */
@@ -14,7 +14,7 @@ export class OpenBatches {
   }
 
   /**
-   * How far partitions were fetched, by their names: the offset behind the last record that was in hand. Records are
+   * How far partitions were fetched, by their names: the offset behind the last record that was fetched. Records are
    * dropped in the moment in which kafkajs ends its consumer, before it says why.
    */
   get reached(): ReadonlyMap<string, string> {
@@ -55,7 +55,7 @@ export class OpenBatches {
     return batch !== undefined && !this.hasRoom(batch)
   }
 
-  /** Whether more of the partition may be fetched while these records are in hand. */
+  /** Whether more of the partition may be fetched while these records are unsettled. */
   hasRoom(batch: FetchedBatch): boolean {
     return hasRoom(batch) && this.#bytes < MOST_BYTES
   }

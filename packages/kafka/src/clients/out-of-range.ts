@@ -9,7 +9,7 @@ const FOLLOWER =
   'oldest record. Leave `consumer.rackId` out, so that leaders are read'
 
 /**
- * kafkajs goes on at the oldest record, and tells nobody but its own log that others were skipped.
+ * kafkajs continues at the oldest record, and only its own log says that others were skipped.
  *
  * @param rackId - With one, kafkajs reads from followers.
  */

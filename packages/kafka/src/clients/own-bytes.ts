@@ -7,7 +7,7 @@ interface Raw {
 
 /**
  * Gives the records of a batch bytes of their own. kafkajs cuts records out of the answer to its fetch, so one small
- * record in hand keeps the whole answer in memory: up to 10 MB, with the records of other partitions.
+ * unsettled record keeps the whole answer in memory: up to 10 MB, with the records of other partitions.
  */
 export function ownBytes(batch: Batch): void {
   const { rawMessages = batch.messages } = batch as Batch & Raw

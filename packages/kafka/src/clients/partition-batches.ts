@@ -25,7 +25,7 @@ export interface PartitionBatchesOptions {
   readonly onRunnable: () => void
 }
 
-/** The records in hand, from the fetch to the commit of their offset. */
+/** The unsettled records, from the fetch to the commit of their offset. */
 export class PartitionBatches {
   clusterId: string | undefined
   readonly #options: PartitionBatchesOptions
@@ -121,7 +121,7 @@ export class PartitionBatches {
     return this.#assignment.ownedOf(topic)
   }
 
-  /** The position is being reset: the records in hand are dropped, and none come until the answer is called. */
+  /** The position is being reset: the fetched records are dropped, and none come until the answer is called. */
   rewind(partition: Partition): () => void {
     const [batch, pauses] = [this.#open.of(partition), this.#pauses]
     if (batch !== undefined) this.#lose(batch)
@@ -184,11 +184,11 @@ export class PartitionBatches {
     if (batch.rebalance !== undefined && !batch.isLost) throw batch.rebalance.error
   }
 
-  /** The batch in hand of the partition with the records added, if they follow. */
+  /** The open batch of the partition with the records added, if they follow. */
   #continued(payload: EachBatchPayload): FetchedBatch | undefined {
     const batch = this.#open.of(payload.batch)
     if (batch?.isContinuedBy(payload)) batch.append(payload, this.#nowMs)
-    // The position was set back, so the records in hand come again.
+    // The position was set back, so the unsettled records come again.
     else if (batch !== undefined) this.#lose(batch)
     return batch?.isLost ? undefined : batch
   }

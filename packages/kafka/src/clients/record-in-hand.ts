@@ -3,7 +3,7 @@ import { copyDelivery } from '@onceward/core/adapter'
 import { type KafkaRecord, laneOf, toDelivery } from '../delivery.ts'
 import type { InHand } from '../offsets.ts'
 
-/** A record in hand. Its delivery is made when it starts, because a fetch may bring thousands of records at once. */
+/** An unsettled record. Its delivery is made when it starts, because a fetch may bring thousands of records at once. */
 export class RecordInHand implements InHand {
   readonly record: KafkaRecord
   readonly bytes: number

@@ -78,7 +78,7 @@ export async function nextOffset(
  * there at the first start of the group, so it is read from its beginning (brokers.md B7). kafkajs would start it at
  * its end whenever it is discovered, and skip what came before.
  *
- * Returns false if members of the group are active and none of them has committed anything: Kafka refuses the offsets
+ * Returns false if members of the group are active and have committed nothing: Kafka refuses the offsets
  * of others then.
  */
 export async function startAtEnds(

@@ -39,7 +39,7 @@ export class Subscription {
   #cluster: Cluster | undefined
   /** Topics that were logged as denied. */
   #told: readonly string[] = []
-  /** Topics of other members that were logged as assigned to nobody. */
+  /** Topics of other members that were logged as not assigned. */
   #toldUnassigned: readonly string[] = []
   /** Topics that were created again. */
   readonly #anew = new Map<string, Anew>()
@@ -113,7 +113,7 @@ export class Subscription {
     if (!isNew) return
     const fix = 'allow Describe on these topics, then restart one member of the group'
     const text =
-      'topics of other members are assigned to nobody, because this client may not describe them'
+      'topics of other members are not assigned, because this client may not describe them'
     port.logger.error({ ...fields, denied: topics, fix }, text)
   }
 
@@ -139,12 +139,12 @@ export class Subscription {
     onChanged()
   }
 
-  /** Reads a topic that was created again from its beginning: kafkajs would go on at the old position (K23). */
+  /** Reads a topic that was created again from its beginning: kafkajs would continue at the old position (K23). */
   async #readAnew(topic: string, { read }: Anew): Promise<void> {
     const { batches, port, fields, settings } = this.#options
     const [consumer, current] = [this.#wanted, this.#options.member()]
     const partitions = batches.ownedOf(topic).filter((partition) => !read.has(partition))
-    // The members that have partitions of the topic read it anew, once the group has answered them.
+    // The members that have partitions of the topic read it again, once the group has answered them.
     if (partitions.length === 0 || current === undefined) return
     port.logger.warn(
       { ...fields, topic, partitions },
@@ -172,7 +172,7 @@ export class Subscription {
     for (const partition of partitions) read.add(partition)
   }
 
-  /** Reads partitions anew that have come since. */
+  /** Reads partitions again that have come since. */
   async #readLate(): Promise<void> {
     for (const [topic, anew] of this.#anew) {
       if (this.#options.port.runtime.monotonic() < anew.untilMs) await this.#readAnew(topic, anew)
@@ -180,7 +180,7 @@ export class Subscription {
     }
   }
 
-  /** While kafkajs disconnects a consumer, another request would open a connection that nobody closes. */
+  /** While kafkajs disconnects a consumer, another request would open a connection that nothing closes. */
   get #wanted(): Consumer {
     if (this.#consumer === undefined) throw new Error('the consumer has ended')
     return this.#consumer

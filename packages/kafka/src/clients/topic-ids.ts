@@ -39,7 +39,7 @@ export interface TopicIds {
  * The ids of a cluster and of topics in it. Undefined if the broker is too old, or if kafkajs' internals have changed.
  *
  * kafkajs supports Metadata up to version 6, which has no topic ids. It does not notice that a topic was deleted and
- * created again, and goes on at its old position (brokers.md K23). For the cluster's id, or the names of all topics, it
+ * created again, and continues at its old position (brokers.md K23). For the cluster's id, or the names of all topics, it
  * asks for every topic, and fails if a single one has no leader. So the request is encoded here and sent on kafkajs'
  * connection. Rejects when the broker does not answer.
  *

@@ -80,7 +80,7 @@ export class TopicWatch {
     if (topics.length === 0 && this.#denied.length > 0) throw new DeniedTopicsError(this.#denied)
     if (topics.length === 0 && this.missing.length > 0) throw new MissingTopicsError(this.missing)
     this.#clusterId ??= answer?.clusterId
-    // A topic that is known by another id is read anew once the group is joined: see `#look`.
+    // A topic that is known by another id is read again once the group is joined: see `#look`.
     this.#ids = new Map([...(answer?.ids ?? []), ...this.#ids])
     this.#again(cluster)
     return topics
@@ -117,7 +117,7 @@ export class TopicWatch {
       if (appeared.length + gone.length > 0) {
         const denied = gone.filter((topic) => answer?.denied.has(topic))
         const vanished = gone.filter((topic) => !denied.includes(topic))
-        // Topics that were created again are read anew by the next consumer.
+        // Topics that were created again are read from their beginning by the next consumer.
         onChanged({ appeared, vanished, denied })
         return
       }
@@ -128,7 +128,7 @@ export class TopicWatch {
       }
       await onLooked()
     } catch (error) {
-      // The consumer notices a broker that is down by itself.
+      // The consumer itself notices a broker that is down.
       const fields = { reason: classifyError(error).text }
       this.#options.logger.debug(fields, 'the topics could not be looked at')
     }
@@ -137,7 +137,7 @@ export class TopicWatch {
   /** The topics that are subscribed to and exist. For a broker too old for ids, named topics are taken to exist. */
   async #present(cluster: Cluster): Promise<Present> {
     const subscribed = await this.#subscribed(cluster)
-    // While kafkajs disconnects, another request would open a connection that nobody closes.
+    // While kafkajs disconnects, another request would open a connection that nothing closes.
     if (this.#cluster !== cluster) throw new Error('the consumer has ended')
     const answer = await topicIds(cluster, subscribed)
     const isThere = (topic: string): boolean =>

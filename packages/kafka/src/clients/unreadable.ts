@@ -99,7 +99,7 @@ export class Unreadable {
     const { runtime } = this.#options.port
     let isOver = false
     let cancel = (): void => undefined
-    // While kafkajs disconnects, another request would open a connection that nobody closes.
+    // While kafkajs disconnects, another request would open a connection that nothing closes.
     const assertWanted = (): void => {
       if (isOver) throw new Error('the consumer has ended')
     }

@@ -21,7 +21,7 @@ export interface Answered {
  * - On a connection that died silently, kafkajs lets each request time out and then repeats it on the same connection.
  *   For minutes it neither reads nor reports a crash.
  * - If the answer to the last request of a join is lost, kafkajs fetches on with the partitions that it had, and sends
- *   heartbeats of the new generation, which the broker answers. It would do so for ever.
+ *   heartbeats of the new generation, which the broker answers. It would not stop doing so.
  * - If the broker has forgotten the member, and the join that follows fails, kafkajs fetches on with the partitions that it
  *   had. It sends no heartbeats, because it has no member id, and so never learns that it must join again.
  */

@@ -37,9 +37,11 @@ describe('by a filter', () => {
     expect(JSON.parse(json.stdout)).toEqual({ done: [], untouched: [] })
   })
 
-  test('where nobody can be asked is refused without --yes', async () => {
+  test('without a terminal is refused without --yes', async () => {
     const ran = await commanded(replayCommand, ['--all'], TWO)
-    expect(ran.failure).toEqual(usageSaying('2 dead letters would be changed. Give --yes'))
+    expect(ran.failure).toEqual(
+      usageSaying('2 dead letters would be changed. Without a terminal, give --yes'),
+    )
     expect(changes(ran)).toEqual([])
   })
 

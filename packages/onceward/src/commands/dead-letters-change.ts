@@ -153,7 +153,7 @@ async function byFilter(database: Database, flags: ChangeFlags): Promise<readonl
 async function isConfirmed(verb: string, targets: readonly Target[]): Promise<boolean> {
   if (process.stdin.isTTY !== true) {
     throw usage(
-      `${counted(targets.length, 'dead letter')} would be changed. Give --yes where nobody can be asked.`,
+      `${counted(targets.length, 'dead letter')} would be changed. Without a terminal, give --yes.`,
     )
   }
   const asked = createInterface({ input: process.stdin, output: process.stderr })
@@ -180,7 +180,7 @@ async function isConfirmed(verb: string, targets: readonly Target[]): Promise<bo
 
 const SHOW_EACH_MS = 100
 
-/** Ctrl-C lets the group in hand end, because its messages may be in their queue already. A second one does not. */
+/** Ctrl-C finishes the current group, because its messages may be in their queue already. A second one stops at once. */
 async function changeAll(
   work: Work<ChangeFlags>,
   { begin, size }: Change,

@@ -118,7 +118,7 @@ describe('replay and discard', () => {
     await at.kill('order-1', 'no')
     const { code, stderr } = await cli(['dead-letters', 'replay', '--all'], at)
     expect(code).toBe(2)
-    expect(stderr).toContain('1 dead letter would be changed. Give --yes')
+    expect(stderr).toContain('1 dead letter would be changed. Without a terminal, give --yes')
     expect(await audit()).toEqual([])
   })
 

@@ -64,7 +64,7 @@ describe.skipIf(skipped('kafka'))('doctor --broker kafka://', () => {
       saying(/^error: .*'bad-dead' is compacted.* → Set its cleanup\.policy to delete\./),
       saying(/^error: .*'bad-dead' has 1 replicas and needs 2.* → Lower it, or add replicas\./),
       saying(/^error: .*'bad-dead' takes records of at most 2000 bytes.* → Set it to 5004096/),
-      saying(/^warning: Topic 'compacted' keeps records for ever.* → Raise `dedupWindowMs`/),
+      saying(/^warning: Topic 'compacted' keeps records without a limit.* → Raise `dedupWindowMs`/),
     ])
     expect(await examined(at, [address('topic=long&window=40d')], env)).toEqual([])
   })

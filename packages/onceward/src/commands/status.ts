@@ -17,7 +17,7 @@ export function statusCommand(end: End): Command {
     name: 'status',
     summary: 'Show consumers with their rates, what waits, dead letters by reason, table sizes',
     details:
-      'IN HAND are counted runs without a recorded result; the first run of a clean event is not counted anywhere.',
+      'IN HAND is the number of counted runs without a recorded result; the first run of a clean event is not counted anywhere.',
     rights: RIGHTS,
     examples: ['status', 'status --json | jq .consumers'],
   })
@@ -40,7 +40,7 @@ export function watchCommand(end: End): Command {
     name: 'watch',
     summary: 'Show the status again and again',
     details:
-      'Ends with Ctrl-C. While the database does not answer it says so and goes on. With --json one document per line.',
+      'Ends with Ctrl-C. While the database does not answer, it says so and keeps trying. With --json one document per line.',
     rights: RIGHTS,
     examples: ['watch', 'watch --interval 10s', 'watch --json --times 2'],
   })
@@ -83,7 +83,7 @@ async function watch({ database, output, options }: Work<WatchFlags>): Promise<E
   return isRead ? EXIT.ok : EXIT.failed
 }
 
-/** Whoever watches a failover wants to see its end. Only the first look must succeed, because a wrong URL never does. */
+/** An operator who watches a failover wants to see its end. Only the first look must succeed, because a wrong URL never does. */
 async function readAgain(
   { database, output }: Pick<Work<WatchFlags>, 'database' | 'output'>,
   before: Status | undefined,

@@ -91,7 +91,7 @@ function isToken(authorization: string | undefined, token: string): boolean {
 
 export const LOOPBACK: ReadonlySet<string> = new Set(['127.0.0.1', '[::1]', 'localhost'])
 
-/** The page loads nothing from elsewhere, is in nobody's frame, and makes no HTML of texts. */
+/** The page loads nothing from elsewhere, is in no frame, and makes no HTML of texts. */
 export const HEADERS: Readonly<Record<string, string>> = {
   'cache-control': 'no-store',
   'content-security-policy': [

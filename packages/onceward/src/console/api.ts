@@ -53,7 +53,7 @@ export interface ApiOptions {
   readonly brokers: readonly NamedBroker[]
   readonly redis: string | undefined
   readonly redisNamespace: string | undefined
-  /** Aborted when the console ends: no change begins any more, and those at work end with the dead letter in hand. */
+  /** Aborted when the console ends: no change begins any more, and running ones end with their current dead letter. */
   readonly ending: AbortSignal
 }
 
@@ -170,7 +170,7 @@ async function change(options: ApiOptions, verb: Verb, body: unknown): Promise<u
 
 type Act = (id: string) => Promise<OperatorReport>
 
-/** Answers what was changed also if it failed after that, because nobody can take it back. */
+/** Answers what was changed also if it failed after that, because it cannot be undone. */
 async function changeSome(
   ids: readonly string[],
   { act, ending }: { readonly act: Act; readonly ending: AbortSignal },

@@ -45,8 +45,8 @@ test.each<readonly [string, Windows, string]>([
 test.each([
   ['One. Two. Do three.', 'One. Two.', 'Do three.'],
   ['It is 1.5 s long. `npm install` it.', 'It is 1.5 s long.', '`npm install` it.'],
-  ['All in one.', 'All in one.', 'Mend it, then start the consumer.'],
-  ['', '', 'Mend it, then start the consumer.'],
+  ['All in one.', 'All in one.', 'Fix it, then start the consumer.'],
+  ['', '', 'Fix it, then start the consumer.'],
 ])('%j ends with what to do', (text, finding, remedy) => {
   expect(splitRemedy(text)).toEqual({ finding, remedy })
 })

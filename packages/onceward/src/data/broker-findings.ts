@@ -78,6 +78,6 @@ export function splitRemedy(text: string): Pick<Finding, 'finding' | 'remedy'> {
   const sentences = text.split(/(?<=\.) (?=[A-Z`])/)
   const remedy = sentences.pop() ?? text
   return sentences.length === 0
-    ? { finding: text, remedy: 'Mend it, then start the consumer.' }
+    ? { finding: text, remedy: 'Fix it, then start the consumer.' }
     : { finding: sentences.join(' '), remedy }
 }

@@ -39,7 +39,7 @@ export function databaseFindings(
   })
 }
 
-/** The dedup window of each consumer, in milliseconds. None of tables that this release cannot use. */
+/** The dedup window of each consumer, in milliseconds. Empty for tables that this release cannot use. */
 export function readWindows(database: Database): Promise<ReadonlyMap<string, number>> {
   return database.read(async (query) => {
     if (refusal(await readTables(query, database), database) !== undefined) return new Map()

@@ -17,7 +17,7 @@ export interface TroubledEvent {
   readonly error: string | null
 }
 
-/** What is in hand and what waits, with the events that have been so for longest. */
+/** Running and waiting events, with those that have been so for longest. */
 export interface Troubled {
   readonly nowMs: number
   readonly inHand: readonly TroubledEvent[]

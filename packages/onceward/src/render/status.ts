@@ -72,7 +72,7 @@ function deadPart({ consumers, nowMs }: Status): readonly string[] {
   return rows.length === 0 ? [] : [table(['DEAD LETTERS OF', 'REASON', 'COUNT', 'OLDEST'], rows)]
 }
 
-/** Dead letters that their dead-letter place has not taken yet. Usually there are none. */
+/** Dead letters that their dead-letter place has not taken yet. Usually empty. */
 function unpublishedPart({ consumers, nowMs }: Status): readonly string[] {
   const rows = consumers.flatMap(({ name, oldestUnpublishedMs, unpublished }) =>
     oldestUnpublishedMs === null

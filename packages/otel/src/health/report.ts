@@ -26,7 +26,7 @@ export interface Report {
 }
 
 /**
- * Live: no consumer has stopped. A stopped one does not come back by itself, so the process must be started again.
+ * Live: no consumer has stopped. A stopped one does not recover, so the process must be started again.
  *
  * Ready: every consumer receives, and every guard is open and asks its stores for the next delivery. A restart cures
  * none of these.

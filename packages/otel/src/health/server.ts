@@ -43,7 +43,7 @@ export interface HealthServerOptions {
 const NAMES = { consumptions: true, guards: true, port: true, host: true, metrics: true } as const
 const DEFAULT_PORT = 8_080
 /**
- * A probe needs one short request. Nobody may hold a connection. Node looks at its connections once per interval, by
+ * A probe needs one short request. No client may hold a connection. Node looks at its connections once per interval, by
  * default every 30 s.
  */
 const LIMITS = { requestTimeout: 5_000, connectionsCheckingInterval: 2_500 }
@@ -145,7 +145,7 @@ function routes(sources: Sources, metrics: Answer | undefined): RequestListener 
 /** If health or metrics cannot be read, the probe fails. The error is not shown: its text may contain secrets. */
 async function respondOrFail(respond: Answer, ...[request, response]: Parameters<Answer>) {
   try {
-    // An exporter may be asynchronous. If nobody handled its rejection, it would end the process.
+    // An exporter may be asynchronous. An unhandled rejection would end the process.
     await respond(request, response)
   } catch {
     if (response.headersSent && !response.writableEnded) response.destroy()

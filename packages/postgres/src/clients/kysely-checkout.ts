@@ -7,7 +7,7 @@ import { toStoreError } from '../errors.ts'
 import { surviveLoss, wireOf } from './kysely-wire.ts'
 import { wireSession } from './pg-wire.ts'
 
-/** Longest wait for a connection, ms. A longer wait means that the user's own code holds all connections. */
+/** Longest wait for a connection, ms. A longer wait means that the user's code holds all connections. */
 const CONNECT_MS = 5_000
 /** The same for a client with one connection: callers queue for it behind whole handlers. */
 const SINGLE_CONNECT_MS = 60_000

@@ -37,7 +37,7 @@ async function sendAll<DB>(
   } catch (error) {
     // Later, the error is that of a statement, such as a trigger at COMMIT: what ran before must not be sent again.
     if (isTaken || !refusesSeveral(error)) throw error
-    // The first text is refused as a whole, so none of its statements ran.
+    // The first text is refused as a whole, so its statements did not run.
     client.takesSeveral = false
     return sendAll(client, ask, texts)
   }

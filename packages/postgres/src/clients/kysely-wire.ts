@@ -70,7 +70,7 @@ const listening = new WeakMap<Connection, { count: number }>()
 
 /**
  * From now on a lost connection does not end the process. The answer undoes this for as long as somebody else uses the
- * connection. While nobody does, its loss never ends the process: the pool has removed it already and connects anew.
+ * connection. While nobody does, its loss never ends the process: the pool has removed it already and opens a new one.
  */
 export function surviveLoss(wire: Connection): () => void {
   const users = listening.get(wire) ?? listen(wire)
@@ -95,5 +95,5 @@ function listen(wire: Connection): { count: number } {
   return users
 }
 
-/** The pool of pg puts an idle client into the error of its loss, which Node throws if nobody listens to the pool. */
+/** The pool of pg puts an idle client into the error of its loss, which Node throws if the pool has no listener. */
 const isOfIdle = (error: unknown): boolean => isError(error) && 'client' in error

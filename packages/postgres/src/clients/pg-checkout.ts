@@ -3,7 +3,7 @@ import { answerWithin, LATE } from '@onceward/core/adapter'
 import type { Pool, PoolClient } from 'pg'
 import { surviveLoss, survivePoolLosses } from './pg-events.ts'
 
-/** Longest wait for a connection of the pool, ms. A longer wait means that the user's own code holds all connections. */
+/** Longest wait for a connection of the pool, ms. A longer wait means that the user's code holds all connections. */
 const CONNECT_MS = 5_000
 /** Takes a connection from the pool. Rejects with the pool's own error, or with a typed one. */
 export function connect(pool: Pool, runtime: Runtime): Promise<PoolClient> {
@@ -87,7 +87,7 @@ export function idle(client: PoolClient): Promise<void> {
 export const isBusy = (client: PoolClient): boolean => Reflect.get(client, 'readyForQuery') !== true
 
 /**
- * A client that came inside of a transaction, if statements that nobody awaited have ended that transaction meanwhile.
+ * A client that came inside of a transaction, if statements that were not awaited have ended that transaction meanwhile.
  * Undefined if they have not: then the client is closed.
  *
  * @param closed - How many clients were closed before this one.

@@ -90,7 +90,7 @@ export interface Lender {
   readonly runtime: Runtime
   /** Gives the slot of the pool back. */
   readonly releaseSlot: () => void
-  /** Nobody else takes connections of the pool. */
+  /** No other code takes connections of the pool. */
   readonly ownsSessions: boolean
 }
 
@@ -120,7 +120,7 @@ export class PgHeldConnection implements HeldConnection<PoolClient> {
   }
 
   /**
-   * Makes the bounds settings of the session, where nobody but onceward uses it. Rarely more than once for a connection:
+   * Makes the bounds settings of the session, if only onceward uses it. Rarely more than once for a connection:
    * what a handler leaves is bounded by each transaction, as on a pool that is shared.
    */
   async bound(bounds: Bounds): Promise<void> {

@@ -1,5 +1,5 @@
 /*
- * A client of pg tells by an event that its connection has failed. Where nobody listens, that event ends the process.
+ * A client of pg tells by an event that its connection has failed. Without a listener, that event ends the process.
  * The pool listens while a client is idle, and tells it by an event of its own, which ends the process in the same way.
  * While a client is taken out of the pool, its user must listen too.
  */
@@ -29,7 +29,7 @@ export function surviveLoss(client: object): () => void {
 
 const lasting = new WeakSet<object>()
 
-/** As {@link surviveLoss}, for good: where nobody else takes the client, listening anew would cost every transaction. */
+/** As {@link surviveLoss}, for good: if no other code takes the client, a new listener per transaction is not needed. */
 export function alwaysSurviveLoss(client: object): void {
   if (lasting.has(client)) return
   lasting.add(client)
@@ -41,7 +41,7 @@ const survivors = new WeakSet<object>()
 /**
  * From now on a connection that the pool loses does not end the process:
  *
- * - while it is idle, as at a restart or a failover of the server. The pool has removed it already and connects anew. Other
+ * - while it is idle, as at a restart or a failover of the server. The pool has removed it already and opens a new one. Other
  *   listeners of the pool hear of it as before.
  * - while it connects: a server that shuts down may report so in the packet that completes the handshake, before the
  *   caller can add a listener.

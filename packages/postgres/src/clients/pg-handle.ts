@@ -16,8 +16,8 @@ interface QueryLike {
 const REFUSED = new Set<PropertyKey>(['release', 'end', 'connect'])
 
 /**
- * The user's own client with all its ways to query (promises, callbacks, cursors), while the gate is open. A reference
- * kept after the transaction is refused for ever, although its connection serves other transactions.
+ * The user's client with all its ways to query (promises, callbacks, cursors), while the gate is open. A reference
+ * kept after the transaction stays refused, although its connection serves other transactions.
  */
 export function refusingClient(client: PoolClient, gate: HandleGate): PoolClient {
   const query = (...args: unknown[]): unknown => {

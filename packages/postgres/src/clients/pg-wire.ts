@@ -53,7 +53,7 @@ function watch(connection: Connection): WireSession {
   connection.on('parameterStatus', ({ parameterName, parameterValue }: ParameterStatus) => {
     if (parameterName === 'client_encoding') session.encoding = parameterValue
   })
-  // First, because the listener of pg throws where nobody listens to its client: over Kysely, between two statements.
+  // First, because the listener of pg throws if its client has no other listener: over Kysely, between two statements.
   connection.prependListener('errorMessage', (error: ErrorMessage) => {
     if (endsConnection(error)) {
       isEnding = true

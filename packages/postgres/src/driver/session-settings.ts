@@ -3,7 +3,7 @@ import { literal } from './sql-literal.ts'
 /** Settings of the session when a transaction of onceward began, as `current_setting` shows them. */
 export interface SessionSettings {
   readonly lockTimeout: string
-  /** What the handler gets: the user's own, where `lockTimeout` is a bound that onceward gave the session. */
+  /** What the handler gets: the user's value, where `lockTimeout` is a bound that onceward gave the session. */
   readonly handlerLockTimeout: string
   readonly statementTimeout: string
   readonly idleTimeout: string

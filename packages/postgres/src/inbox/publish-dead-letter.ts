@@ -48,7 +48,7 @@ export function takePublishing(
   })
 }
 
-/** Ends the right where the token is still its own, also after its time: nobody has taken it over then. */
+/** Ends the right where the token is still its own, also after its time: no other publisher has taken it over then. */
 export async function endPublishing(
   { driver, statements }: ConsumerContext,
   ref: DeadLetterRef,

@@ -67,7 +67,7 @@ export function createSweep({
       size = Math.min(size + 1, PAGES_PER_STEP)
       return answer
     } catch (error) {
-      // A step that was too large for a slow server would be so again, for ever.
+      // A step that was too large for a slow server would be so at every try.
       if (sqlState(error) !== QUERY_CANCELED || size === 1) throw error
       size = Math.floor(size / 2)
       return { deleted: 0, finished: false }

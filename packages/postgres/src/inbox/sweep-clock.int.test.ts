@@ -89,7 +89,7 @@ describe('the sweep on real tables', () => {
 
   it.each([
     { swept: "now() + interval '2 hours'", why: 'is behind' },
-    { swept: "now() - interval '8 days'", why: 'nobody has swept for long' },
+    { swept: "now() - interval '8 days'", why: 'no sweep has run for long' },
   ])('of a guard that starts after the clock was set deletes nothing: $why', async (found) => {
     const session = await guard(offBy().runtime)
     await settings(`swept_at = ${found.swept}`)

@@ -21,7 +21,7 @@ test.each([
   ['an hour before the last sweep', { sweptMs: NOW_MS + HOUR_MS }, 0, undefined],
   ['an hour and more before it', { sweptMs: NOW_MS + HOUR_MS + 1 }, 0, 'behind the time'],
   ['a day behind it', { sweptMs: NOW_MS - DAY_MS }, 0, undefined],
-  ['a day and more behind it', { sweptMs: NOW_MS - DAY_MS - 1 }, 0, 'nobody has swept'],
+  ['a day and more behind it', { sweptMs: NOW_MS - DAY_MS - 1 }, 0, 'no sweep has run'],
   [
     'a day behind it, with short windows',
     { sweptMs: NOW_MS - DAY_MS, shortestWindowMs: HOUR_MS },
@@ -35,7 +35,7 @@ test.each([
   [
     'half a long window and more behind it',
     { sweptMs: NOW_MS - WINDOW_MS / 2 - 1, shortestWindowMs: WINDOW_MS },
-    ...[0, 'nobody has swept'],
+    ...[0, 'no sweep has run'],
   ],
 ] as const)('a first step %s is judged by its bound', (_, over, aheadMs, doubt) => {
   const found = doubtOf(over, NOW_MS + aheadMs)

@@ -14,7 +14,7 @@ export interface SweepTime {
 
 /** Clocks that are right differ by less, and a sweep that is wrong by this deletes nothing that a copy needs. */
 const TOLERANCE_MS = 3_600_000
-/** Without any guard nobody sweeps. A pause up to this, or up to half the shortest window, is no sign of a wrong clock. */
+/** Without a running guard there is no sweep. A pause up to this, or up to half the shortest window, is no sign of a wrong clock. */
 const PAUSE_MS = 86_400_000
 
 type Clocks = Pick<Runtime, 'now' | 'monotonic'>
@@ -47,7 +47,7 @@ export class SweepClock {
     if (this.#last?.clock !== clock) {
       const pauseMs = Math.max(PAUSE_MS, (shortestWindowMs ?? 0) / 2)
       if (sweptMs === null || nowMs <= sweptMs + pauseMs) return undefined
-      return 'nobody has swept for long, or the clock of the database was set forward'
+      return 'no sweep has run for long, or the clock of the database was set forward'
     }
     const passedMs = this.#clocks.monotonic() - this.#last.monotonicMs
     if (!differ(nowMs, this.#last.serverMs + passedMs)) return undefined

@@ -55,7 +55,7 @@ function unfit(table: TableFacts, name: string): readonly UnfitTable[] {
   if (triggers.length > 0) {
     found.push({
       severity: 'warning',
-      finding: `${name} has triggers before the change of a row: ${triggers.join(', ')}. If one returns null, the change is not made, and events are deferred for ever, as \`running-elsewhere\`.`,
+      finding: `${name} has triggers before the change of a row: ${triggers.join(', ')}. If one returns null, the change is not made, and events are deferred again and again, as \`running-elsewhere\`.`,
       remedy: `Let them return the row, or make each an \`after\` trigger.`,
     })
   }

@@ -5,7 +5,7 @@ export interface AttemptStatements {
   readonly classify: string
   /**
    * `$1` event ids (array literal). Answers id, fingerprint, and the result in an array if there is one, of the done
-   * events. Names everything in full, because it also runs under the settings of the user's own transactions.
+   * events. Names everything in full, because it also runs under the settings of the user's transactions.
    */
   readonly readDone: string
   /** `$1` `EventParameter`s with a token each, `$2` consumer id, `$3` wait for a row, ms. Answers the ids of the new rows. */

@@ -61,7 +61,7 @@ export function storeDelivery(delivery: Delivery, maxStoredBytes: number): Store
   }
 }
 
-/** If a consumer of the user's own adds a value that JSON refuses, such as a BigInt, the texts are kept. */
+/** If a custom consumer adds a value that JSON refuses, such as a BigInt, the texts are kept. */
 function textsJson(fields: Delivery['headers'] | Delivery['source']): string {
   try {
     return JSON.stringify(fields)

@@ -135,7 +135,7 @@ ${audit(schema, 'discard', { from: 'discarded', id: 'refused_id', why: '$3::text
   }
 }
 
-/** Nobody publishes it, and its delivery is stored. */
+/** It is not being published, and its delivery is stored. */
 const isFree = (row: string): string => `not ${isBeingPublished(row)} and not ${isOmittedBody(row)}`
 
 function filtered(row: string, id: string): string {

@@ -177,7 +177,7 @@ const anyOf = (events: readonly { readonly id: string }[]): string =>
   `${EQUALS} any ('{${events.map(({ id }) => id).join()}}'::pg_catalog.uuid[])`
 
 /**
- * Locks the rows first and reads the tokens in the next statement: an update that waits for a row goes on with the
+ * Locks the rows first and reads the tokens in the next statement: an update that waits for a row continues with the
  * token it read before, so an owner that was replaced meanwhile would still claim. `for update` on the token's own row
  * makes it fail under REPEATABLE READ too.
  */

@@ -28,7 +28,7 @@ export function longestPollMs(client: SqsClient): number | undefined {
 
 const isLimit = (ms: unknown): ms is number => Number.isFinite(ms) && Number(ms) > 0
 
-/** A handler of the user's own may lack anything. */
+/** A custom handler may lack anything. */
 function timeoutsOf(client: SqsClient & { readonly config?: unknown }): Timeouts {
   try {
     const { requestHandler } = client.config as { readonly requestHandler: unknown }

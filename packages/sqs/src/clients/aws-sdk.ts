@@ -12,7 +12,7 @@ import { receiveAttributes } from '../options.ts'
 import { longestPollMs } from './answer-limit.ts'
 
 const CALL_MS = 10_000
-/** Added to the long poll: a receive on a connection that went silent must not wait for ever. */
+/** Added to the long poll: a receive on a connection that went silent must not wait without end. */
 const RECEIVE_SLACK_MS = 10_000
 
 /** @throws {@link ConfigurationError} for anything but a client of version 3. */
@@ -61,7 +61,7 @@ export function createSqsApi(client: SqsClient, queueUrl: string, runtime: Runti
       const command = new SendMessageCommand(input)
       const limits = { call: 'SendMessage', budgetMs: CALL_MS }
       const output = await bounded(limits, (abortSignal) => client.send(command, { abortSignal }))
-      // The original of a dead letter is deleted next, so an answer that does not name the copy is none.
+      // The original of a dead letter is deleted next, so an answer that does not name the copy does not count.
       if (output?.MessageId === undefined) throw new Error(NOT_SENT)
     },
     attributes: async (url) => {

@@ -6,7 +6,7 @@ interface Timer {
 }
 
 /**
- * A clock that moves when told to; what it calls gets the time to go on before it moves further. Its runtime has a lock
+ * A clock that moves when told to; what it calls gets the time to continue before it moves further. Its runtime has a lock
  * of its own: handlers that other tests left hanging hold another one.
  */
 export class Clock {
@@ -54,7 +54,7 @@ export class Clock {
   }
 }
 
-/** Lets all promises that can go on do so. */
+/** Lets all promises that can continue do so. */
 export async function turn(): Promise<void> {
   for (let round = 0; round < 5; round++) await new Promise((resolve) => setImmediate(resolve))
 }

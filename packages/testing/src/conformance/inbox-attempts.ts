@@ -35,7 +35,7 @@ export function attemptTests<Tx>(open: Open<Tx>): void {
       await transaction.rollback()
     })
 
-    // Red when the attempt is written in the business transaction: it rolls back, and poison runs for ever.
+    // Red when the attempt is written in the business transaction: it rolls back, and poison runs again and again.
     it('trap T13: an attempt counter survives the rollback', async () => {
       await using opened = await open()
       const { steps } = opened

@@ -75,7 +75,7 @@ function deadTable({ consumers, nowMs }) {
   return table('Dead letters by reason', ['Consumer', 'Reason', 'Count', 'Oldest'], rows)
 }
 
-/** Dead letters that their dead-letter place has not taken yet. Usually there are none. */
+/** Dead letters that their dead-letter place has not taken yet. Usually empty. */
 function unpublishedTable({ consumers, nowMs }) {
   const waiting = consumers.filter(({ unpublished }) => unpublished > 0)
   if (waiting.length === 0) return undefined

@@ -13,7 +13,7 @@ export interface KafkaCluster extends AsyncDisposable {
 
 const COUNT = 3
 
-/** Everything is kept three times, so that the cluster goes on without one of them. */
+/** Everything is kept three times, so that the cluster works without one of them. */
 const REPLICATED: Settings = {
   ...KAFKA_SETTINGS,
   'default.replication.factor': String(COUNT),

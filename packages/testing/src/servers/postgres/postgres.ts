@@ -121,7 +121,7 @@ export async function nativePostgres(
         user: binaries.user,
         log,
         directory,
-        // SIGKILL would leave its shared memory behind for ever.
+        // SIGKILL would leave its shared memory behind.
         orphanSignal: 'QUIT',
       }),
     probe: () => probePostgres(url),

@@ -14,7 +14,7 @@ const run = promisify(execFile)
  * A hot standby of a native server of the embedded version: it streams from the primary and answers reads.
  *
  * @param primary - Must run on this machine, because its files are copied.
- * @param settings - Of the standby; it has none of those with which the primary was started.
+ * @param settings - Of the standby; it does not have those with which the primary was started.
  */
 export async function hotStandby(
   primary: Pick<Server<PostgresConnection>, 'connection'>,

@@ -161,7 +161,7 @@ async function prepare(
   }
 }
 
-/** A name server of our own: the one that Erlang would start by itself would stay behind. */
+/** A name server of our own: the one that Erlang starts otherwise would stay behind. */
 async function startEpmd(command: string, node: Node): Promise<OwnedProcess> {
   const epmd = await launch({
     command,

@@ -76,7 +76,7 @@ export function memoryLimit(size: '1MB' | '512MB'): string {
 /**
  * Resolves when a node that is killed from here on knows its quorum queues again. RabbitMQ 3.10 writes the name of a
  * new one up to three seconds late; killed before, the node has its log with all that was confirmed, but starts no
- * leader, and every use of the queue times out for ever.
+ * leader, and every use of the queue times out.
  */
 export async function quorumQueuesOnDisk(server: Server<unknown>): Promise<void> {
   await erlang(server)?.('ok = dets:sync(ra_directory_reverse).')

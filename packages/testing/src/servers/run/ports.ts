@@ -14,7 +14,7 @@ const HIGHEST_PORT = 32_000
 const RESERVATIONS = join(tmpdir(), `onceward-ports-${process.getuid?.() ?? 0}`)
 
 /**
- * A port on loopback that nobody listens on and no outgoing connection will be given.
+ * A port on loopback that no server listens on and no outgoing connection will be given.
  *
  * The port stays this process's until it ends: test files that run side by side do not take the port of a server that
  * has not started yet or is killed for a while.

@@ -6,7 +6,7 @@ export interface Pipe {
   release(): void
 }
 
-/** Rules of one direction, asked anew for every piece of data. */
+/** Rules of one direction, asked for every piece of data. */
 export interface PipeRules {
   /** Whether the piece is passed on. */
   judge(chunk: Buffer): boolean

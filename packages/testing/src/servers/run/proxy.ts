@@ -59,13 +59,13 @@ export interface TcpProxy extends AsyncDisposable {
   readonly connections: number
   /** Holds data back, as a network that has gone silent. Nothing is closed. */
   pause(silence?: Silence): void
-  /** Passes on what was held back and goes on. */
+  /** Passes on what was held back, and continues. */
   resume(): void
   /** Destroys all connections. */
   cut(): void
   /** While true, new connections are reset. */
   refuse(refusing: boolean): void
-  /** While true, new connections are neither accepted nor refused. Open ones go on. */
+  /** While true, new connections are neither accepted nor refused. Open ones continue. */
   ignore(ignoring: boolean): Promise<void>
   stop(): Promise<void>
 }
