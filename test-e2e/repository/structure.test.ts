@@ -240,6 +240,8 @@ describe('the rules go red', () => {
     ['driver', '../inbox/inbox.ts', 'driver/ may import statements/'],
     ['statements', '../driver/rows.ts', 'statements/ may import no other room'],
     ['clients', '../pg.ts', 'a room imports only errors.ts and sqlstates.ts'],
+    ['operators', '../clients/pg-handle.ts', 'operators/ may import inbox/, driver/, statements/'],
+    ['clients', '../operators/sweep.ts', 'imports only rooms below it'],
     ['inbox', '@onceward/redis', 'never on a sibling'],
   ])('reports that %s/ of postgres imports %s', (room, from, message) => {
     const file = `packages/postgres/src/${room}/a.ts`

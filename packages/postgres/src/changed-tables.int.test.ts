@@ -3,7 +3,7 @@ import { portOf } from '@onceward/core/adapter'
 import { database } from '@onceward/testing'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { DRIVERS, type Guards, order } from './fixtures/guards.ts'
-import { migrate } from './migrate.ts'
+import { migrate } from './operators/migrate.ts'
 
 // An administrator, or a restore that is under way, has changed the tables while consumers run.
 

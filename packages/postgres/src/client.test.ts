@@ -1,9 +1,9 @@
 import { StoreUnavailableError } from '@onceward/core'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { inTransaction, type PoolClientLike } from './client.ts'
-import { deadLetters } from './dead-letters.ts'
-import { migrate } from './migrate.ts'
-import { sweep } from './sweep.ts'
+import { deadLetters } from './operators/dead-letters.ts'
+import { migrate } from './operators/migrate.ts'
+import { sweep } from './operators/sweep.ts'
 
 beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] }))
 afterEach(() => void vi.useRealTimers())

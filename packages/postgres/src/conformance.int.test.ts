@@ -4,10 +4,10 @@ import { type InboxUnderTest, inboxConformance } from '@onceward/testing/conform
 import { Kysely, PostgresDialect } from 'kysely'
 import pg from 'pg'
 import { afterAll, afterEach, beforeAll } from 'vitest'
-import { deadLetters } from './dead-letters.ts'
 import { passTime } from './fixtures/inbox.ts'
 import { kyselyInbox } from './kysely.ts'
-import { migrate } from './migrate.ts'
+import { deadLetters } from './operators/dead-letters.ts'
+import { migrate } from './operators/migrate.ts'
 import { pgInbox } from './pg.ts'
 import { quotedSchema } from './statements/schema-name.ts'
 

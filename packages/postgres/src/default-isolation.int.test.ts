@@ -9,7 +9,7 @@ import { afterEach, describe, expect, it } from 'vitest'
 import { lockWaiters } from './fixtures/inbox.ts'
 import { kyselyInbox } from './kysely.ts'
 import { postgresLeases } from './lease-store.ts'
-import { migrate } from './migrate.ts'
+import { migrate } from './operators/migrate.ts'
 import { pgInbox } from './pg.ts'
 
 const EVENTS = 12

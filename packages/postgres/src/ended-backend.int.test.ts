@@ -6,7 +6,7 @@ import { database, until } from '@onceward/testing'
 import pg from 'pg'
 import { expect, test } from 'vitest'
 import { dyingServer } from './fixtures/dying-server.ts'
-import { migrate } from './migrate.ts'
+import { migrate } from './operators/migrate.ts'
 
 const WORKER = fileURLToPath(new URL('./fixtures/ended-worker.ts', import.meta.url))
 const CALLS = ['migrate', 'replay', 'claim'] as const

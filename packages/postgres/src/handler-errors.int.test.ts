@@ -7,7 +7,7 @@ import Cursor from 'pg-cursor'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Run } from './fixtures/clients.ts'
 import { DRIVERS, type Guards, order } from './fixtures/guards.ts'
-import { migrate } from './migrate.ts'
+import { migrate } from './operators/migrate.ts'
 import { pgInbox } from './pg.ts'
 
 // Red when an error that the server answers to a handler's statement is taken for an outage of the store: the event is

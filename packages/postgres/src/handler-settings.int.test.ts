@@ -4,7 +4,7 @@ import { installedPostgres, type PostgresServer, postgresOf } from '@onceward/te
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import type { Run } from './fixtures/clients.ts'
 import { DRIVERS, type Guards, order } from './fixtures/guards.ts'
-import { migrate } from './migrate.ts'
+import { migrate } from './operators/migrate.ts'
 
 // Red when a statement of onceward runs under the role or the settings that a handler or another user of the pool left.
 

@@ -4,7 +4,7 @@ import { silent } from '@onceward/testing/conformance'
 import pg from 'pg'
 import { expect, test } from 'vitest'
 import { order } from './fixtures/guards.ts'
-import { migrate } from './migrate.ts'
+import { migrate } from './operators/migrate.ts'
 import { pgInbox } from './pg.ts'
 
 // Red when new connections are closed without end, or a slot of the pool does not come back.

@@ -1,13 +1,17 @@
 export type { PoolClientLike, PoolLike, SizedPoolLike } from './client.ts'
-export type { AllDeadLetters, DeadLetterFilter, DeadLetterTarget } from './dead-letter-filter.ts'
+export { type PostgresLeases, type PostgresLeasesOptions, postgresLeases } from './lease-store.ts'
+export type {
+  AllDeadLetters,
+  DeadLetterFilter,
+  DeadLetterTarget,
+} from './operators/dead-letter-filter.ts'
 export {
   type DeadLetters,
   type DeadLettersOptions,
   deadLetters,
   type StoredDeadLetter,
-} from './dead-letters.ts'
-export { type ForgetHistoryOptions, forgetHistory } from './forget-history.ts'
-export { type PostgresLeases, type PostgresLeasesOptions, postgresLeases } from './lease-store.ts'
-export { type Migrated, type MigrateOptions, migrate } from './migrate.ts'
-export type { OperatorReport, Untouched, UntouchedLetter } from './operator-actions.ts'
-export type { QueueSender } from './requeue.ts'
+} from './operators/dead-letters.ts'
+export { type ForgetHistoryOptions, forgetHistory } from './operators/forget-history.ts'
+export { type Migrated, type MigrateOptions, migrate } from './operators/migrate.ts'
+export type { OperatorReport, Untouched, UntouchedLetter } from './operators/operator-actions.ts'
+export type { QueueSender } from './operators/requeue.ts'

@@ -20,7 +20,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { NOTHING } from './fixtures/clients.ts'
 import { newEvents } from './fixtures/inbox.ts'
 import { type KyselyInboxOptions, kyselyInbox } from './kysely.ts'
-import { migrate } from './migrate.ts'
+import { migrate } from './operators/migrate.ts'
 
 interface Database {
   customerCharges: { chargeId: Generated<number>; orderId: string; amountCents: number }

@@ -2,10 +2,10 @@ import { FatalError } from '@onceward/core'
 import { database } from '@onceward/testing'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type DeadLetters, deadLetters } from './dead-letters.ts'
 import { DRIVERS, type Guards, order } from './fixtures/guards.ts'
 import { all } from './fixtures/inbox.ts'
-import { migrate } from './migrate.ts'
+import { type DeadLetters, deadLetters } from './operators/dead-letters.ts'
+import { migrate } from './operators/migrate.ts'
 
 // Other code of the pool returns connections inside of a transaction: an early return between BEGIN and COMMIT is enough,
 // and neither pg nor its pool notices. Red when a record of onceward joins that transaction: the delivery was settled,

@@ -12,7 +12,7 @@ import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { lockWaiters } from './fixtures/inbox.ts'
 import { type PostgresLeases, type PostgresLeasesOptions, postgresLeases } from './lease-store.ts'
-import { type MigrateOptions, migrate } from './migrate.ts'
+import { type MigrateOptions, migrate } from './operators/migrate.ts'
 import { quotedSchema } from './statements/schema-name.ts'
 
 let pool: pg.Pool

@@ -4,7 +4,7 @@ import { LEASE_MS, newClaim, silent } from '@onceward/testing/conformance'
 import pg from 'pg'
 import { expect, test } from 'vitest'
 import { postgresLeases } from './lease-store.ts'
-import { migrate } from './migrate.ts'
+import { migrate } from './operators/migrate.ts'
 
 // Red before: the row of a run that took longer than the dedup window was forgotten, and a copy ran beside it.
 test('a lease is renewed for longer than the dedup window', async () => {

@@ -6,7 +6,7 @@ import type pg from 'pg'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { DRIVERS, type Guards, type Order, order } from './fixtures/guards.ts'
 import { postgresLeases } from './lease-store.ts'
-import { migrate } from './migrate.ts'
+import { migrate } from './operators/migrate.ts'
 
 // Red when an event is hurt by a role that stays on a connection of the pool and has no rights on the tables of onceward.
 
@@ -153,7 +153,7 @@ describe.each(DRIVERS.filter(({ name }) => name !== 'pglite'))('over $name', ({ 
 
   it('an operator reads and replays dead letters whatever role is left', async () => {
     await leaveEverywhere(pool, LEFT['set role'])
-    const { deadLetters } = await import('./dead-letters.ts')
+    const { deadLetters } = await import('./operators/dead-letters.ts')
     const { untouched } = await deadLetters(pool).replay(randomUUID())
     expect(untouched).toHaveLength(1)
   })

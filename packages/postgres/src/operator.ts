@@ -1,12 +1,13 @@
 // Parts of the command line `onceward`. Not for users.
 
 export { inTransaction, type PoolClientLike, type PoolLike } from './client.ts'
-export { deadLetterChanges, GROUP_SIZE } from './dead-letter-changes.ts'
 export { sqlState, toStoreError } from './errors.ts'
 export { readNamed, UnreadableError } from './inbox/bodies.ts'
 export { SCHEMA_VERSION } from './inbox/schema-version.ts'
 export { type UnfitTable, unfitTables } from './inbox/unfit-tables.ts'
-export { type MigrationSql, migrationSql } from './migrate.ts'
+export { deadLetterChanges, GROUP_SIZE } from './operators/dead-letter-changes.ts'
+export { type MigrationSql, migrationSql } from './operators/migrate.ts'
+export { type SweepReport, sweep } from './operators/sweep.ts'
 export { identityQuery } from './statements/registration.ts'
 export { quotedSchema } from './statements/schema-name.ts'
 export {
@@ -16,4 +17,3 @@ export {
   type TableFacts,
 } from './statements/table-facts.ts'
 export { escapeText, unescapeText } from './statements/text-columns.ts'
-export { type SweepReport, sweep } from './sweep.ts'

@@ -5,7 +5,7 @@ import { type PostgresServer, postgres, until } from '@onceward/testing'
 import { silent } from '@onceward/testing/conformance'
 import pg from 'pg'
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
-import { migrate } from './migrate.ts'
+import { migrate } from './operators/migrate.ts'
 import { pgInbox } from './pg.ts'
 
 let server: PostgresServer

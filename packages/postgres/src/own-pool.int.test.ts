@@ -8,7 +8,7 @@ import { database, pgbouncer, postgres, until } from '@onceward/testing'
 import { silent } from '@onceward/testing/conformance'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { migrate } from './migrate.ts'
+import { migrate } from './operators/migrate.ts'
 import { pgInbox } from './pg.ts'
 
 type Handler = (tx: pg.PoolClient) => Promise<unknown>

@@ -6,7 +6,7 @@ import Cursor from 'pg-cursor'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { CLIENTS, NOTHING, type TestSession } from './fixtures/clients.ts'
 import { newEvents } from './fixtures/inbox.ts'
-import { migrate } from './migrate.ts'
+import { migrate } from './operators/migrate.ts'
 import { pgInbox } from './pg.ts'
 
 let url: string

@@ -12,11 +12,11 @@ import { database, pgbouncer, until } from '@onceward/testing'
 import { fresh, newEvent } from '@onceward/testing/conformance'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { deadLetters } from './dead-letters.ts'
 import { CLIENTS, NOTHING, type TestClient, type TestSession } from './fixtures/clients.ts'
 import { newEvents } from './fixtures/inbox.ts'
 import { postgresLeases } from './lease-store.ts'
-import { migrate } from './migrate.ts'
+import { deadLetters } from './operators/dead-letters.ts'
+import { migrate } from './operators/migrate.ts'
 
 // Fewer server connections than clients, so that sessions are really shared.
 const SERVER_CONNECTIONS = 3

@@ -7,7 +7,7 @@ import { Kysely, PGliteDialect, sql, Transaction } from 'kysely'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { poolOf } from './fixtures/guards.ts'
 import { kyselyInbox } from './kysely.ts'
-import { migrate } from './migrate.ts'
+import { migrate } from './operators/migrate.ts'
 
 interface Database {
   charges: { id: string; cents: number }

@@ -4,7 +4,7 @@ import { silent } from '@onceward/testing/conformance'
 import pg from 'pg'
 import { expect, it } from 'vitest'
 import { DRIVERS as ALL, type Guards, order } from './fixtures/guards.ts'
-import { migrate } from './migrate.ts'
+import { migrate } from './operators/migrate.ts'
 
 // PGlite has one connection, so nobody inserts beside its rebuild.
 const DRIVERS = ALL.filter(({ name }) => name !== 'pglite')

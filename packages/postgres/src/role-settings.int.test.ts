@@ -4,7 +4,7 @@ import { database, until } from '@onceward/testing'
 import { installedPostgres, type PostgresServer, postgresOf } from '@onceward/testing/servers'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { DRIVERS, type Guards, order } from './fixtures/guards.ts'
-import { migrate } from './migrate.ts'
+import { migrate } from './operators/migrate.ts'
 
 // Red when a statement of onceward depends on what an administrator has set for a role or a database.
 

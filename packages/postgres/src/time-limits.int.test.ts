@@ -5,7 +5,7 @@ import { database, until } from '@onceward/testing'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Run } from './fixtures/clients.ts'
 import { DRIVERS, type Guards, order } from './fixtures/guards.ts'
-import { migrate } from './migrate.ts'
+import { migrate } from './operators/migrate.ts'
 
 const ATTEMPTS = 3
 const LIMIT_MS = 200

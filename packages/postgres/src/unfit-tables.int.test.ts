@@ -9,7 +9,7 @@ import { database } from '@onceward/testing'
 import { newEvent, registration, Steps, silent } from '@onceward/testing/conformance'
 import pg from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { migrate, migrationSql } from './migrate.ts'
+import { migrate, migrationSql } from './operators/migrate.ts'
 import { pgInbox } from './pg.ts'
 
 // An administrator has made something of the tables on which a guard cannot keep its promises. Nothing else says so: the

@@ -12,7 +12,7 @@ import {
 } from './fixtures/clients.ts'
 import { newEvents } from './fixtures/inbox.ts'
 import { wireLog } from './fixtures/wire.ts'
-import { migrate } from './migrate.ts'
+import { migrate } from './operators/migrate.ts'
 
 const ageMs = expect.any(Number)
 const EFFECT = 'insert into charges values ($1)'

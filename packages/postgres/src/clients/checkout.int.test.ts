@@ -10,7 +10,7 @@ import {
   type TestSession,
   useWholePool,
 } from '../fixtures/clients.ts'
-import { migrate } from '../migrate.ts'
+import { migrate } from '../operators/migrate.ts'
 
 describe.each(CLIENTS)('the connections of a pool over $name', ({ make }) => {
   let client: TestClient

@@ -10,7 +10,7 @@ import { database } from '@onceward/testing'
 import { Pool, type PoolClient } from 'pg'
 import { expect, test, vi } from 'vitest'
 import { dyingServer } from '../fixtures/dying-server.ts'
-import { migrate } from '../migrate.ts'
+import { migrate } from '../operators/migrate.ts'
 import { pgInbox } from '../pg.ts'
 import { connectForStatements, takeConnection } from './pg-connection.ts'
 

@@ -4,7 +4,7 @@ import { fresh, newEvent, silent } from '@onceward/testing/conformance'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { CLIENTS, NOTHING, type TestClient, type TestSession } from '../fixtures/clients.ts'
 import { newEvents } from '../fixtures/inbox.ts'
-import { migrate } from '../migrate.ts'
+import { migrate } from '../operators/migrate.ts'
 
 describe.each(CLIENTS)('the pool of guards over $name', ({ make }) => {
   const MAX = 6

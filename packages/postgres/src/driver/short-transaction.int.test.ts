@@ -5,7 +5,7 @@ import { fresh, newDelivery, newEvent } from '@onceward/testing/conformance'
 import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { CLIENTS, NOTHING, type TestClient, type TestSession } from '../fixtures/clients.ts'
-import { migrate } from '../migrate.ts'
+import { migrate } from '../operators/migrate.ts'
 
 type Session = InboxSession<unknown>
 type Write = (session: Session) => Promise<unknown>

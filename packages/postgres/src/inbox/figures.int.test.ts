@@ -4,7 +4,7 @@ import pg from 'pg'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { type TestInbox, testInbox } from '../fixtures/inbox.ts'
 import { leastPrivilege } from '../fixtures/least-privilege.ts'
-import { migrate } from '../migrate.ts'
+import { migrate } from '../operators/migrate.ts'
 import { pgInbox } from '../pg.ts'
 
 let inbox: TestInbox

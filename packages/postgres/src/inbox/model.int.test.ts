@@ -3,9 +3,9 @@ import { database, until } from '@onceward/testing'
 import { type InboxUnderTest, inboxModel } from '@onceward/testing/conformance'
 import pg from 'pg'
 import { afterAll, beforeAll } from 'vitest'
-import { deadLetters } from '../dead-letters.ts'
 import { passTime } from '../fixtures/inbox.ts'
-import { migrate } from '../migrate.ts'
+import { deadLetters } from '../operators/dead-letters.ts'
+import { migrate } from '../operators/migrate.ts'
 import { pgInbox } from '../pg.ts'
 
 let pool: pg.Pool

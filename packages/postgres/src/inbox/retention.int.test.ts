@@ -4,7 +4,7 @@ import { counted, fresh, newDelivery, newEvent, registration } from '@onceward/t
 import pg from 'pg'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { all, type TestInbox, testInbox } from '../fixtures/inbox.ts'
-import { migrate } from '../migrate.ts'
+import { migrate } from '../operators/migrate.ts'
 import { pgInbox } from '../pg.ts'
 import { PAGES_PER_STEP } from './retention.ts'
 

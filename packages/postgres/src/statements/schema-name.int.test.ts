@@ -2,7 +2,7 @@ import { ConfigurationError, systemRuntime } from '@onceward/core'
 import { fresh, newEvent, registration } from '@onceward/testing/conformance'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type TestInbox, testInbox } from '../fixtures/inbox.ts'
-import { migrate } from '../migrate.ts'
+import { migrate } from '../operators/migrate.ts'
 import { pgInbox } from '../pg.ts'
 
 let inbox: TestInbox

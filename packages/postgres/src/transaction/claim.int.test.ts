@@ -5,7 +5,7 @@ import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { CLIENTS, NOTHING, type TestClient, type TestSession } from '../fixtures/clients.ts'
 import { lockWaiters, newEvents } from '../fixtures/inbox.ts'
-import { migrate } from '../migrate.ts'
+import { migrate } from '../operators/migrate.ts'
 
 // Bounds of waits, ms: far below the time at which a wait without a bound would end these tests.
 const WAIT_MS = 60

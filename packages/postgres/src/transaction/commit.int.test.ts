@@ -16,7 +16,7 @@ import {
   type TestSession,
   useWholePool,
 } from '../fixtures/clients.ts'
-import { migrate } from '../migrate.ts'
+import { migrate } from '../operators/migrate.ts'
 
 const CHARGES = `create table charges (id uuid primary key, cents int);
 create table approvals (id uuid primary key, charge uuid references charges deferrable initially deferred)`

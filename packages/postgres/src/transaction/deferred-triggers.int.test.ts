@@ -2,7 +2,7 @@ import { RetryableError } from '@onceward/core'
 import { database, until } from '@onceward/testing'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { DRIVERS, type Guards, order } from '../fixtures/guards.ts'
-import { migrate } from '../migrate.ts'
+import { migrate } from '../operators/migrate.ts'
 
 /** A trigger of the user that names its tables without their schema, as most do. */
 const OBJECTS = `

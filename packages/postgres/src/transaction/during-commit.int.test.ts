@@ -13,7 +13,7 @@ import {
   useWholePool,
 } from '../fixtures/clients.ts'
 import { lockWaiters } from '../fixtures/inbox.ts'
-import { migrate } from '../migrate.ts'
+import { migrate } from '../operators/migrate.ts'
 
 /** Runs a statement of the test while the server commits. */
 const AT_COMMIT = `

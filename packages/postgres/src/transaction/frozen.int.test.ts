@@ -5,7 +5,7 @@ import { database, until } from '@onceward/testing'
 import { fresh, newEvent } from '@onceward/testing/conformance'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { CLIENTS, NOTHING, type TestClient } from '../fixtures/clients.ts'
-import { migrate } from '../migrate.ts'
+import { migrate } from '../operators/migrate.ts'
 
 const WORKER = fileURLToPath(new URL('../fixtures/frozen-worker.ts', import.meta.url))
 const BUDGET_MS = 500

@@ -9,7 +9,7 @@ import { fresh, newEvent } from '@onceward/testing/conformance'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { CLIENTS, type TestClient, type TestSession } from '../fixtures/clients.ts'
-import { migrate } from '../migrate.ts'
+import { migrate } from '../operators/migrate.ts'
 
 const RESULTS = 'onceward.event_results'
 const TRIGGER = `create table payments (id uuid);

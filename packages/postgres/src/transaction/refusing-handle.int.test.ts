@@ -10,7 +10,7 @@ import {
   type TestSession,
   useWholePool,
 } from '../fixtures/clients.ts'
-import { migrate } from '../migrate.ts'
+import { migrate } from '../operators/migrate.ts'
 
 const INSERT = 'insert into charges values ($1)'
 

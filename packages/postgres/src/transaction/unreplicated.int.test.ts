@@ -2,7 +2,7 @@ import { postgres, until } from '@onceward/testing'
 import { newEvent } from '@onceward/testing/conformance'
 import { describe, expect, it } from 'vitest'
 import { CLIENTS, NOTHING } from '../fixtures/clients.ts'
-import { migrate } from '../migrate.ts'
+import { migrate } from '../operators/migrate.ts'
 
 /** The functions with which an administrator ends the wait for a standby. The transaction is committed here all the same. */
 type End = 'pg_cancel_backend' | 'pg_terminate_backend'

@@ -1,9 +1,9 @@
 import { ConfigurationError, StoreUnavailableError } from '@onceward/core'
 import { describe, expect, it, test } from 'vitest'
-import type { PoolLike } from './client.ts'
-import { SCHEMA_VERSION } from './inbox/schema-version.ts'
+import type { PoolLike } from '../client.ts'
+import { SCHEMA_VERSION } from '../inbox/schema-version.ts'
+import { MIGRATIONS } from '../sql/index.ts'
 import { type MigrateOptions, migrate, migrationSql } from './migrate.ts'
-import { MIGRATIONS } from './sql/index.ts'
 
 const NEW = { namespace: null, migrations: null }
 const THERE = { namespace: 'onceward', migrations: 'onceward.migrations' }

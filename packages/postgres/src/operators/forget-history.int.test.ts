@@ -1,9 +1,9 @@
 import { systemRuntime } from '@onceward/core'
 import { counted, fresh, newEvent, registration } from '@onceward/testing/conformance'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type TestInbox, testInbox } from './fixtures/inbox.ts'
-import { forgetHistory, migrate } from './index.ts'
-import { pgInbox } from './pg.ts'
+import { type TestInbox, testInbox } from '../fixtures/inbox.ts'
+import { forgetHistory, migrate } from '../index.ts'
+import { pgInbox } from '../pg.ts'
 
 let inbox: TestInbox
 

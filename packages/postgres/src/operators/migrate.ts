@@ -1,12 +1,12 @@
 import { ConfigurationError, StoreUnavailableError } from '@onceward/core'
 import { messageOf, refuseUnknownNames, shown } from '@onceward/core/adapter'
-import { inTransaction, type PoolClientLike, type PoolLike, refuseNoPool } from './client.ts'
-import { isForbidden, isOnStandby, sqlState, toStoreError } from './errors.ts'
-import { SCHEMA_VERSION } from './inbox/schema-version.ts'
-import { refuseEncoding } from './inbox/unfit-tables.ts'
-import { MIGRATIONS, type Migration } from './sql/index.ts'
-import { LOCK_NOT_AVAILABLE } from './sqlstates.ts'
-import { DEFAULT_SCHEMA, quotedSchema } from './statements/schema-name.ts'
+import { inTransaction, type PoolClientLike, type PoolLike, refuseNoPool } from '../client.ts'
+import { isForbidden, isOnStandby, sqlState, toStoreError } from '../errors.ts'
+import { SCHEMA_VERSION } from '../inbox/schema-version.ts'
+import { refuseEncoding } from '../inbox/unfit-tables.ts'
+import { MIGRATIONS, type Migration } from '../sql/index.ts'
+import { LOCK_NOT_AVAILABLE } from '../sqlstates.ts'
+import { DEFAULT_SCHEMA, quotedSchema } from '../statements/schema-name.ts'
 
 /** Options of {@link migrate}. */
 export interface MigrateOptions {

@@ -1,8 +1,8 @@
 import type { DeadLetterRef, Refusal } from '@onceward/core'
 import { counted, fresh, newDelivery, newEvent, RIGHT_MS } from '@onceward/testing/conformance'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { all, newEvents, type TestInbox, testInbox } from './fixtures/inbox.ts'
-import { type DeadLetterFilter, deadLetters, type StoredDeadLetter } from './index.ts'
+import { all, newEvents, type TestInbox, testInbox } from '../fixtures/inbox.ts'
+import { type DeadLetterFilter, deadLetters, type StoredDeadLetter } from '../index.ts'
 
 let inbox: TestInbox
 

@@ -1,6 +1,6 @@
 import { refuseUnknownNames } from '@onceward/core/adapter'
-import { inTransaction, type PoolLike, refuseNoPool } from './client.ts'
-import { quotedSchema } from './statements/schema-name.ts'
+import { inTransaction, type PoolLike, refuseNoPool } from '../client.ts'
+import { quotedSchema } from '../statements/schema-name.ts'
 
 /** Options of {@link forgetHistory}. */
 export interface ForgetHistoryOptions {

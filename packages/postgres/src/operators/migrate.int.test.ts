@@ -5,11 +5,11 @@ import { hotStandby } from '@onceward/testing/adapter'
 import { fresh, newClaim, newEvent, registration, Steps } from '@onceward/testing/conformance'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { SCHEMA_VERSION } from '../inbox/schema-version.ts'
+import { postgresLeases } from '../lease-store.ts'
+import { pgInbox } from '../pg.ts'
 import { deadLetters } from './dead-letters.ts'
-import { SCHEMA_VERSION } from './inbox/schema-version.ts'
-import { postgresLeases } from './lease-store.ts'
 import { migrate } from './migrate.ts'
-import { pgInbox } from './pg.ts'
 
 let url: string
 let pool: pg.Pool

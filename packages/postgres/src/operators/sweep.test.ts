@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import type { PoolClientLike } from './client.ts'
-import { createStatements } from './statements/index.ts'
+import type { PoolClientLike } from '../client.ts'
+import { createStatements } from '../statements/index.ts'
 import { type SweepOptions, sweep } from './sweep.ts'
 
 beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date'] }))

@@ -1,10 +1,10 @@
 import type { Delivery } from '@onceward/core'
 import { describe, expect, it, onTestFinished, test, vi } from 'vitest'
-import { deadLetterRow, delivery, ID } from './fixtures/dead-letter-row.ts'
-import { scriptedPool } from './fixtures/scripted-pool.ts'
+import { deadLetterRow, delivery, ID } from '../fixtures/dead-letter-row.ts'
+import { scriptedPool } from '../fixtures/scripted-pool.ts'
+import type { DeadLetterRow } from '../statements/dead-letters.ts'
+import { createStatements } from '../statements/index.ts'
 import { type QueueSender, requeue } from './requeue.ts'
-import type { DeadLetterRow } from './statements/dead-letters.ts'
-import { createStatements } from './statements/index.ts'
 
 interface Given {
   /** The rows of the dead letter, as they are read one after the other. */

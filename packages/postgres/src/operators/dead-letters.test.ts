@@ -1,10 +1,10 @@
 import { ConfigurationError } from '@onceward/core'
 import { describe, expect, it, test, vi } from 'vitest'
+import { deadLetterRow, delivery, ID } from '../fixtures/dead-letter-row.ts'
+import { scriptedPool } from '../fixtures/scripted-pool.ts'
+import type { DeadLetterRow } from '../statements/dead-letters.ts'
 import type { DeadLetterFilter } from './dead-letter-filter.ts'
 import { deadLetters, type StoredDeadLetter } from './dead-letters.ts'
-import { deadLetterRow, delivery, ID } from './fixtures/dead-letter-row.ts'
-import { scriptedPool } from './fixtures/scripted-pool.ts'
-import type { DeadLetterRow } from './statements/dead-letters.ts'
 
 const PAGE = 50
 const idOf = (index: number): string => `${ID.slice(0, -3)}${String(index).padStart(3, '0')}`

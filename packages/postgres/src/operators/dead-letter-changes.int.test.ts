@@ -3,9 +3,9 @@ import { until } from '@onceward/testing'
 import { newDelivery, newEvent, RIGHT_MS } from '@onceward/testing/conformance'
 import pg from 'pg'
 import { afterEach, beforeEach, expect, it } from 'vitest'
-import type { PoolLike } from './client.ts'
-import { all, lockWaiters, newEvents, type TestInbox, testInbox } from './fixtures/inbox.ts'
-import { deadLetters } from './index.ts'
+import type { PoolLike } from '../client.ts'
+import { all, lockWaiters, newEvents, type TestInbox, testInbox } from '../fixtures/inbox.ts'
+import { deadLetters } from '../index.ts'
 
 let inbox: TestInbox
 

@@ -1,6 +1,13 @@
 import { ConfigurationError, type DeadLetter, type Delivery } from '@onceward/core'
 import { refuseUnknownNames } from '@onceward/core/adapter'
-import { inTransaction, type PoolLike, refuseNoPool } from './client.ts'
+import { inTransaction, type PoolLike, refuseNoPool } from '../client.ts'
+import { answers, texts } from '../driver/rows.ts'
+import { readNamed, readStored, UnreadableError } from '../inbox/bodies.ts'
+import { toDeadLetter } from '../inbox/publish-dead-letter.ts'
+import type { DeadLetterRow } from '../statements/dead-letters.ts'
+import { readDelivery } from '../statements/delivery-columns.ts'
+import { createStatements, type Statements } from '../statements/index.ts'
+import { unescapeText } from '../statements/text-columns.ts'
 import { createChanges } from './dead-letter-changes.ts'
 import {
   checkFilter,
@@ -8,15 +15,8 @@ import {
   type DeadLetterTarget,
   filterOf,
 } from './dead-letter-filter.ts'
-import { answers, texts } from './driver/rows.ts'
-import { readNamed, readStored, UnreadableError } from './inbox/bodies.ts'
-import { toDeadLetter } from './inbox/publish-dead-letter.ts'
 import { isFreed, isOpen, type OperatorReport, readDeadLetter } from './operator-actions.ts'
 import { type QueueSender, requeue } from './requeue.ts'
-import type { DeadLetterRow } from './statements/dead-letters.ts'
-import { readDelivery } from './statements/delivery-columns.ts'
-import { createStatements, type Statements } from './statements/index.ts'
-import { unescapeText } from './statements/text-columns.ts'
 
 /** A dead letter as PostgreSQL stores it. */
 export interface StoredDeadLetter extends DeadLetter {

@@ -7,8 +7,8 @@ import {
 } from '@onceward/core'
 import { counted, newDelivery, newEvent } from '@onceward/testing/conformance'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { all, type TestInbox, testInbox } from './fixtures/inbox.ts'
-import { deadLetters, type QueueSender } from './index.ts'
+import { all, type TestInbox, testInbox } from '../fixtures/inbox.ts'
+import { deadLetters, type QueueSender } from '../index.ts'
 
 let inbox: TestInbox
 

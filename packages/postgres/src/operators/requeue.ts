@@ -6,9 +6,12 @@ import {
   systemRuntime,
 } from '@onceward/core'
 import { messageOf, withTimeout } from '@onceward/core/adapter'
-import { inTransaction } from './client.ts'
-import { texts } from './driver/rows.ts'
-import { readNamed, readStored } from './inbox/bodies.ts'
+import { inTransaction } from '../client.ts'
+import { texts } from '../driver/rows.ts'
+import { readNamed, readStored } from '../inbox/bodies.ts'
+import type { DeadLetterRow } from '../statements/dead-letters.ts'
+import { readDelivery } from '../statements/delivery-columns.ts'
+import { unescapeText } from '../statements/text-columns.ts'
 import {
   actOn,
   isFreed,
@@ -17,9 +20,6 @@ import {
   readDeadLetter,
   type UntouchedLetter,
 } from './operator-actions.ts'
-import type { DeadLetterRow } from './statements/dead-letters.ts'
-import { readDelivery } from './statements/delivery-columns.ts'
-import { unescapeText } from './statements/text-columns.ts'
 
 /** Sends messages back to the queues of one broker. */
 export interface QueueSender {

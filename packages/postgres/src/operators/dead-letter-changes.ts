@@ -1,10 +1,10 @@
-import { inTransaction, type PoolClientLike, type PoolLike } from './client.ts'
-import { texts } from './driver/rows.ts'
-import { sqlState } from './errors.ts'
+import { inTransaction, type PoolClientLike, type PoolLike } from '../client.ts'
+import { texts } from '../driver/rows.ts'
+import { sqlState } from '../errors.ts'
+import { LOCK_NOT_AVAILABLE } from '../sqlstates.ts'
+import { createStatements, type Statements } from '../statements/index.ts'
+import { toErrorText } from '../statements/text-columns.ts'
 import { actOn, type OperatorReport, type Untouched, UUID } from './operator-actions.ts'
-import { LOCK_NOT_AVAILABLE } from './sqlstates.ts'
-import { createStatements, type Statements } from './statements/index.ts'
-import { toErrorText } from './statements/text-columns.ts'
 
 /** Changes of dead letters by their ids. */
 export interface DeadLetterChanges {

@@ -1,12 +1,12 @@
-import { inTransaction, type PoolClientLike, type PoolLike } from './client.ts'
-import { answers } from './driver/rows.ts'
-import { sqlState } from './errors.ts'
-import { isDeadLetter } from './inbox/publish-dead-letter.ts'
-import { LOCK_NOT_AVAILABLE } from './sqlstates.ts'
-import type { KnownRow } from './statements/attempts.ts'
-import type { DeadLetterRow } from './statements/dead-letters.ts'
-import { isOmitted } from './statements/delivery-columns.ts'
-import type { Statements } from './statements/index.ts'
+import { inTransaction, type PoolClientLike, type PoolLike } from '../client.ts'
+import { answers } from '../driver/rows.ts'
+import { sqlState } from '../errors.ts'
+import { isDeadLetter } from '../inbox/publish-dead-letter.ts'
+import { LOCK_NOT_AVAILABLE } from '../sqlstates.ts'
+import type { KnownRow } from '../statements/attempts.ts'
+import type { DeadLetterRow } from '../statements/dead-letters.ts'
+import { isOmitted } from '../statements/delivery-columns.ts'
+import type { Statements } from '../statements/index.ts'
 
 export const UUID: RegExp = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 

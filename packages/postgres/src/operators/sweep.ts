@@ -1,9 +1,9 @@
 import { type Logger, systemRuntime } from '@onceward/core'
-import { inTransaction, type PoolClientLike, type PoolLike } from './client.ts'
-import type { Connection } from './driver/driver.ts'
-import { one } from './driver/rows.ts'
-import { createSweep } from './inbox/retention.ts'
-import { createStatements } from './statements/index.ts'
+import { inTransaction, type PoolClientLike, type PoolLike } from '../client.ts'
+import type { Connection } from '../driver/driver.ts'
+import { one } from '../driver/rows.ts'
+import { createSweep } from '../inbox/retention.ts'
+import { createStatements } from '../statements/index.ts'
 
 /** How a sweep ended. */
 export type SweepReport =

@@ -1,6 +1,6 @@
 import { ConfigurationError } from '@onceward/core'
 import { describe, expect, test } from 'vitest'
-import type { PoolLike } from './client.ts'
+import type { PoolLike } from '../client.ts'
 import type { DeadLetterFilter, DeadLetterTarget } from './dead-letter-filter.ts'
 import { deadLetters } from './dead-letters.ts'
 

@@ -1,9 +1,9 @@
 import { ConfigurationError, type DeadLetterRef, type Delivery } from '@onceward/core'
 import { counted, newDelivery, newEvent } from '@onceward/testing/conformance'
 import { afterEach, beforeEach, describe, expect, it, test } from 'vitest'
-import { all, type TestInbox, testInbox } from './fixtures/inbox.ts'
-import { deadLetters, type QueueSender } from './index.ts'
-import { createStatements } from './statements/index.ts'
+import { all, type TestInbox, testInbox } from '../fixtures/inbox.ts'
+import { deadLetters, type QueueSender } from '../index.ts'
+import { createStatements } from '../statements/index.ts'
 
 let inbox: TestInbox
 
