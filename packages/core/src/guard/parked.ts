@@ -12,8 +12,7 @@ import { identifyAll, type Seen } from './identify-all.ts'
 import type { OpenInbox } from './open-stores.ts'
 import { processReceived } from './process.ts'
 import type { Facts, Processing } from './processing.ts'
-import { type Received, reportWrongAnswer } from './receive.ts'
-import { eventWithoutKey } from './unguarded.ts'
+import { eventWithoutKey, type Received, reportWrongAnswer } from './receive.ts'
 
 /** Parked events taken per poll. The limit is low, so that deliveries from the broker come first. */
 export const POLL_LIMIT = 10

@@ -1,18 +1,18 @@
 import type { MaybeAsync } from '../concurrency/maybe-async.ts'
 import type { Identified } from '../identity/identify.ts'
 import type { Claimed } from '../lease/claim.ts'
-import type { EventId, Fingerprint } from '../model/brands.ts'
+import type { EventId, EventKey, Fingerprint } from '../model/brands.ts'
 import type { DeadLetterRef } from '../model/dead-letter.ts'
 import type { Delivery } from '../model/delivery.ts'
 import { describeError } from '../model/errors.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
+import type { Runtime } from '../model/runtime.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { WrongAnswerError } from '../options/user-functions.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import { retryDelayMs } from '../settlement/retry-rule.ts'
 import { identifyAll, isSuspect, type Seen } from './identify-all.ts'
 import { type Processing, storeFailure } from './processing.ts'
-import { eventWithoutKey } from './unguarded.ts'
 
 /**
  * The deliveries of one event and payload in one call. The first one leads; its copies are settled by its outcome. The
@@ -132,6 +132,17 @@ function sort(
     ...received,
     decided: [...decided, ...refused],
   }))
+}
+
+/** Makes an event for a delivery without a key: each such delivery is an event of its own. */
+export function eventWithoutKey(
+  runtime: Runtime,
+  { delivery, index }: Placed,
+  { orderingKey: lane, payload }: Extract<Identified, { kind: 'unguarded' }>,
+): InFlightEvent {
+  const id = runtime.uuid() as EventId
+  const event = { id, key: '' as EventKey, fingerprint: 0n as Fingerprint, delivery }
+  return { index, event, payload, lane, suspect: false }
 }
 
 /** The group of the member's payload, if there is one. */

@@ -2,16 +2,13 @@ import { chunks } from '../concurrency/lanes.ts'
 import type { Claimed, Leases } from '../lease/claim.ts'
 import { isHeldElsewhere } from '../lease/wait-for-holder.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
-import type { Outcome } from '../settlement/outcome.ts'
 import { runBatch } from '../transaction/batch.ts'
 import type { Engine } from '../transaction/engine.ts'
 import { claimAgain, type EventRun, end, isOver } from './event-run.ts'
-import type { OpenLeases } from './open-stores.ts'
-import { type Processing, storeFailure } from './processing.ts'
 import type { Received } from './receive.ts'
+import { runLeased } from './run-leased.ts'
+import { runWithoutKey } from './run-unclaimed.ts'
 import { takeSlot } from './take-slot.ts'
-import { type Ended, runBesideOthers, runUnguarded, runWithoutClaim } from './unguarded.ts'
-import { runLeaseAlone } from './without-inbox.ts'
 
 /** Maximum number of events in one shared transaction (design.md §9). */
 const LARGEST_BATCH = 100
@@ -19,8 +16,8 @@ const LARGEST_BATCH = 100
 /** Step 3 for one event. */
 export function runOne(run: EventRun, event: Received): Promise<unknown> {
   const { engine, leases } = run.processing.stores
-  if (!event.hasKey) return runWithoutKey(run, event)
-  if (engine === undefined) return runLeaseAlone(run, event)
+  if (!event.hasKey) return runKeyless(run, event)
+  if (engine === undefined) return runLeased(run, event)
   return leases === undefined || event.claimed === undefined
     ? runRows(run, engine, [event])
     : runClaimed(run, { engine, leases }, { event, claimed: event.claimed })
@@ -96,47 +93,7 @@ function batchRunOf(
   }
 }
 
-async function runWithoutKey(run: EventRun, event: Received): Promise<void> {
-  const { processing } = run
-  const { handlerMs, outcome } = await runOrRemember(processing, event.member)
-  await end(run, event, await recorded(processing, event.member, outcome), handlerMs)
-}
-
-/** The handler does not run again only because its dead letter could not be published. */
-async function runOrRemember(processing: Processing, member: InFlightEvent): Promise<Ended> {
-  const { signals, stores } = processing
-  const verdict = processing.verdictOn(member.event.delivery)
-  if (verdict !== undefined)
-    return { outcome: { ...verdict, repeated: true }, handlerMs: undefined }
-  return stores.engine === undefined
-    ? runKeyless(processing, stores, member)
-    : runUnguarded(stores.engine, member, signals)
-}
-
-function runKeyless(
-  processing: Processing,
-  { slots }: OpenLeases,
-  member: InFlightEvent,
-): Promise<Ended> {
-  const { runtime } = processing.options
-  return runBesideOthers({ slots, runtime, signals: processing.signals }, (hold) =>
-    runWithoutClaim({ ...processing, hold }, member),
-  )
-}
-
-/** Writes the durable record of a dead letter before its delivery is settled. */
-async function recorded(
-  processing: Processing,
-  { event: { delivery } }: InFlightEvent,
-  outcome: Outcome,
-): Promise<Outcome> {
-  const session = processing.stores.engine?.session
-  if (outcome.kind !== 'dead' || session === undefined) return outcome
-  const { error, reason } = outcome
-  try {
-    const [ref] = await session.refuse([{ delivery, reason, error }])
-    return { ...outcome, ref }
-  } catch (failure) {
-    return storeFailure(processing, failure)
-  }
+async function runKeyless(run: EventRun, event: Received): Promise<void> {
+  const { handlerMs, outcome } = await runWithoutKey(run.processing, event.member)
+  await end(run, event, outcome, handlerMs)
 }

@@ -5,7 +5,8 @@ import { createSemaphore } from '../concurrency/semaphore.ts'
 import { stopSignals } from '../concurrency/stop-signals.ts'
 import { Clock } from '../fixtures/clock.ts'
 import type { Release } from '../model/runtime.ts'
-import { type Place, takePlace, takeSlot } from './take-slot.ts'
+import type { Processing } from './processing.ts'
+import { type RunPermit, takePermit, takeSlot } from './take-slot.ts'
 
 const closing = { kind: 'abandoned', reason: 'closing' }
 const noSlot = { kind: 'in-progress', delayMs: 1_000, cause: 'no-free-slot' }
@@ -17,21 +18,18 @@ function setUp() {
   const slots = createSemaphore(1)
   const stop = new AbortController()
   const signals = stopSignals([stop.signal])
-  return {
-    clock,
-    alone,
-    slots,
-    stop,
-    request: { slots, runtime: { ...clock.runtime, alone }, signals },
-  }
+  const runtime = { ...clock.runtime, alone }
+  const request = { slots, runtime, signals }
+  const processing = { options: { runtime }, stores: { slots }, signals } as unknown as Processing
+  return { clock, alone, slots, stop, request, processing }
 }
 
-test('a place is a slot and a share of the lock, and leaving gives both back', async () => {
-  const { alone, request, slots } = setUp()
-  const place = (await takePlace(request)) as Place
+test('a permit is a slot and a share of the lock, and releasing it gives both back', async () => {
+  const { alone, processing, slots } = setUp()
+  const permit = (await takePermit(processing)) as RunPermit
   expect(slots.tryAcquire()).toBeUndefined()
   const exclusive = alone.exclusive()
-  place.leave()
+  permit.release()
   expect(await exclusive).toBeTypeOf('function')
   expect(slots.tryAcquire()).toBeTypeOf('function')
 })
@@ -47,19 +45,19 @@ test('a stop ends the wait for a slot, outside of a handler the only thing that 
 })
 
 test('a stop ends the wait for an event that runs alone, and the slot is free again', async () => {
-  const { alone, request, slots, stop } = setUp()
+  const { alone, processing, slots, stop } = setUp()
   await alone.exclusive()
-  const waiting = takePlace(request)
+  const waiting = takePermit(processing)
   await turn()
   stop.abort()
   expect(await waiting).toEqual(closing)
   expect(slots.tryAcquire()).toBeTypeOf('function')
 })
 
-test('no run begins after a stop, although there is a free place', async () => {
-  const { alone, request, slots, stop } = setUp()
+test('no run begins after a stop, although a permit is free', async () => {
+  const { alone, processing, slots, stop } = setUp()
   stop.abort()
-  expect(await takePlace(request)).toEqual(closing)
+  expect(await takePermit(processing)).toEqual(closing)
   expect(slots.tryAcquire()).toBeTypeOf('function')
   expect(await alone.exclusive()).toBeTypeOf('function')
 })

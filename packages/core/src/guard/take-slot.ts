@@ -3,6 +3,7 @@ import type { Semaphore } from '../concurrency/semaphore.ts'
 import type { StopSignals } from '../concurrency/stop-signals.ts'
 import type { Release, Runtime } from '../model/runtime.ts'
 import type { Outcome } from '../settlement/outcome.ts'
+import type { Processing } from './processing.ts'
 
 /** Deferral of a delivery that a handler processes itself while its guard has no free slot, ms. */
 const NO_SLOT_MS = 1_000
@@ -32,23 +33,28 @@ export async function takeSlot({
 }
 
 /** Permission to run beside other runs: a slot, and the lock that runs share. */
-export interface Place {
+export interface RunPermit {
   readonly hold: Release
-  readonly leave: () => void
+  readonly release: () => void
 }
 
 /** Like {@link takeSlot}, for a run that never takes place beside an event that must run alone. */
-export async function takePlace(request: SlotRequest): Promise<Place | Outcome> {
-  const { runtime, signals, slots } = request
+export async function takePermit({
+  options,
+  signals,
+  stores,
+}: Pick<Processing, 'options' | 'signals' | 'stores'>): Promise<RunPermit | Outcome> {
+  const { runtime } = options
+  const { slots } = stores
   const { alone } = runtime
-  const slot = slots.tryAcquire() ?? (await takeSlot(request))
+  const slot = slots.tryAcquire() ?? (await takeSlot({ slots, runtime, signals }))
   if (typeof slot !== 'function') return slot
   const hold = alone.tryShared() ?? (await alone.shared({ stop: signals.whenStopping }))
-  const leave = (): void => {
+  const release = (): void => {
     hold?.()
     slot()
   }
-  if (hold !== undefined && !signals.isStopping()) return { hold, leave }
-  leave()
+  if (hold !== undefined && !signals.isStopping()) return { hold, release }
+  release()
   return { kind: 'abandoned', reason: 'closing' }
 }

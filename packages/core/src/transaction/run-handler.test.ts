@@ -1,37 +1,44 @@
 import { getEventListeners, once } from 'node:events'
 import { setImmediate as turn } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
-import { ABORT_GRACE_MS } from '../concurrency/stop-signals.ts'
+import { ABORT_GRACE_MS, stopSignals } from '../concurrency/stop-signals.ts'
 import { Clock } from '../fixtures/clock.ts'
-import { FatalError, LeaseLostError, RetryableError } from '../model/errors.ts'
-import {
-  assertStorable,
-  HandlerLimits,
-  RESULT_LIMIT_BYTES,
-  runHandler,
-  type TimedEnd,
-  toResultText,
-} from './run-handler.ts'
+import { silent } from '../fixtures/inbox.ts'
+import { LeaseLostError } from '../model/errors.ts'
+import type { HandlerContext } from '../options/options.ts'
+import type { ResolvedOptions } from '../options/resolved-options.ts'
+import { HandlerLimits, type HandlerScope, runHandler, type TimedEnd } from './run-handler.ts'
 
 const never = (): Promise<never> => new Promise(() => undefined)
 
-function start(call: (aborting: AbortController) => unknown) {
+type Call = (context: HandlerContext<unknown>) => unknown
+
+/** How a handler runs that takes no event. */
+const runOf = (call: Call, leaseLost?: AbortSignal) => ({
+  toEvent: () => undefined,
+  handler: (_: undefined, context: HandlerContext<unknown>) => call(context),
+  leaseLost,
+})
+
+function scopeOf(clock: Clock, drain: AbortSignal | undefined, isTimed = true) {
+  const observe = isTimed ? () => undefined : undefined
+  const { runtime } = clock
+  const options = { runtime, observe, deadlineMs: 10_000, handlerLogger: silent }
+  const revoked: unknown[] = []
+  const revoke = (error: unknown): void => void revoked.push(error)
+  const scope: HandlerScope = {
+    ...{ options: options as unknown as ResolvedOptions, signals: stopSignals([], drain) },
+    ...{ hold: () => undefined, transaction: { tx: undefined, revoke } },
+  }
+  return { scope, revoked }
+}
+
+function start(call: Call) {
   const clock = new Clock()
   const drain = new AbortController()
   const lost = new AbortController()
-  const revoked: unknown[] = []
-  const end = runHandler(
-    {
-      runtime: clock.runtime,
-      isTimed: true,
-      deadlineMs: 10_000,
-      drain: drain.signal,
-      leaseLost: lost.signal,
-      hold: () => undefined,
-      revoke: (error) => revoked.push(error),
-    },
-    call,
-  )
+  const { scope, revoked } = scopeOf(clock, drain.signal)
+  const end = runHandler(scope, runOf(call, lost.signal))
   return { clock, drain, end, lost, revoked }
 }
 
@@ -72,18 +79,11 @@ test('a lost lease ends the run at once', async () => {
 
 test('a lease that was lost before the turn of the event came starts no handler', async () => {
   const clock = new Clock()
-  const { runtime } = clock
-  const revoked: unknown[] = []
-  const end = await runHandler(
-    {
-      ...{ runtime, isTimed: false, deadlineMs: 10_000, hold: () => undefined },
-      leaseLost: AbortSignal.abort(),
-      revoke: (error) => revoked.push(error),
-    },
-    () => {
-      throw new Error('the handler ran')
-    },
-  )
+  const { scope, revoked } = scopeOf(clock, undefined, false)
+  const run = (): never => {
+    throw new Error('the handler ran')
+  }
+  const end = await runHandler(scope, runOf(run, AbortSignal.abort()))
   expect(end).toMatchObject({ kind: 'lease-lost', handlerMs: undefined })
   expect(revoked).toEqual([expect.any(LeaseLostError)])
   expect(clock.timers).toBe(0)
@@ -116,15 +116,10 @@ describe('the handlers of one transaction', () => {
   function share() {
     const clock = new Clock()
     const drain = new AbortController()
-    const { runtime } = clock
-    const revoked: unknown[] = []
-    const revoke = (error: unknown): void => void revoked.push(error)
-    const hold = (): void => undefined
-    const limited = { isTimed: true, deadlineMs: 10_000, drain: drain.signal }
-    const bounds = { runtime, ...limited, hold, revoke }
-    const limits = new HandlerLimits(bounds)
-    const run = (call: Parameters<typeof limits.run>[1]): Promise<TimedEnd> =>
-      new Promise((resolve) => limits.run(undefined, call, resolve))
+    const { scope, revoked } = scopeOf(clock, drain.signal)
+    const limits = new HandlerLimits(scope)
+    const run = (call: Call): Promise<TimedEnd> =>
+      new Promise((resolve) => limits.run(runOf(call), resolve))
     return { clock, drain, limits, revoked, run }
   }
 
@@ -132,7 +127,7 @@ describe('the handlers of one transaction', () => {
     const { clock, limits, run } = share()
     const seen: Date[] = []
     for (const spentMs of [4_000, 5_000]) {
-      const end = await run((_signal, deadlineAt) => {
+      const end = await run(({ deadlineAt }) => {
         seen.push(deadlineAt)
         clock.advance(spentMs)
         expect(clock.timers).toBe(1)
@@ -171,8 +166,7 @@ describe('the handlers of one transaction', () => {
     const { limits } = share()
     const ends: TimedEnd[] = []
     limits.run(
-      undefined,
-      () => 5,
+      runOf(() => 5),
       (end) => ends.push(end),
     )
     expect(ends).toMatchObject([{ kind: 'returned', value: 5 }])
@@ -199,8 +193,7 @@ describe('the handlers of one transaction', () => {
     const gate = Promise.withResolvers<void>()
     const ends: TimedEnd[] = []
     limits.run(
-      undefined,
-      () => gate.promise,
+      runOf(() => gate.promise),
       (end) => ends.push(end),
     )
     clock.advance(10_000)
@@ -234,57 +227,5 @@ describe('the handlers of one transaction', () => {
     expect(await drained).toMatchObject({ kind: 'returned' })
     limits.stop()
     other.limits.stop()
-  })
-})
-
-describe('a return value', () => {
-  const shared = { cents: 5 }
-  const endless: Record<string, unknown> = { list: [] }
-  endless['list'] = [endless]
-  // With its two quotation marks.
-  const longest = 'x'.repeat(RESULT_LIMIT_BYTES - 2)
-  const nested = (levels: number): unknown =>
-    JSON.parse(`${'['.repeat(levels - 1)}{}${']'.repeat(levels - 1)}`)
-
-  test.each<[unknown, string]>([
-    [null, 'null'],
-    [{ lines: [1, 'two', false, null, [3]] }, '{"lines":[1,"two",false,null,[3]]}'],
-    [{ kept: 1, left: undefined }, '{"kept":1}'],
-    [Object.assign(Object.create(null), { cents: 5 }), '{"cents":5}'],
-    [[shared, shared], '[{"cents":5},{"cents":5}]'],
-    [longest, JSON.stringify(longest)],
-    [nested(1_000), JSON.stringify(nested(1_000))],
-  ])('of plain JSON is stored (%#)', (value, text) => {
-    expect(toResultText(value)).toBe(text)
-    expect(() => assertStorable(value)).not.toThrow()
-  })
-
-  test('of nothing is allowed without a transaction', () => {
-    expect(() => assertStorable(undefined)).not.toThrow()
-  })
-
-  test.each<[unknown, string]>([
-    [{ rows: [1, () => 1] }, 'has a function at $.rows[1]'],
-    [[1n], 'has a bigint at $[0]'],
-    [{ at: new Date(0) }, 'has an object that is not plain at $.at'],
-    [[[Number.NaN]], 'has a number that JSON cannot store at $[0][0]'],
-    [endless, 'refers to itself at $.list[0]'],
-    [[undefined], 'has a undefined at $[0]'],
-    [`${longest}x`, `is ${RESULT_LIMIT_BYTES + 1} bytes of JSON`],
-    // Red when the RangeError of the engine comes out.
-    [nested(1_001), 'nests deeper than 1000 levels'],
-    [nested(20_000), 'nests deeper than 1000 levels'],
-  ])('that is not plain JSON of the size allowed is named (%#)', (value, why) => {
-    expect(() => toResultText(value)).toThrow(RetryableError)
-    expect(() => toResultText(value)).toThrow(why)
-    // Without a transaction the effect has happened, so the event must not run again.
-    // Red before: the dead letter said that nothing was committed, where the effect had happened.
-    expect(() => assertStorable(value)).toThrow(
-      expect.objectContaining({
-        constructor: FatalError,
-        message: expect.stringMatching(/and its effects may have happened\. Return plain JSON/),
-      }),
-    )
-    expect(() => assertStorable(value)).toThrow(why)
   })
 })

@@ -2,12 +2,10 @@ import { overtaking } from '../concurrency/lanes.ts'
 import type { StopSignals } from '../concurrency/stop-signals.ts'
 import { LATEST_START_MS } from '../model/attempt-rules.ts'
 import type { EventId, Json } from '../model/brands.ts'
-import type { OncewardError } from '../model/errors.ts'
 import type { Begun, InboxTransaction } from '../model/inbox.ts'
 import type { Release } from '../model/runtime.ts'
 import type { Engine } from './engine.ts'
 import { divided, laneOf, type PendingEvent } from './pending-event.ts'
-import type { HandlerBounds } from './run-handler.ts'
 import type { TransactionEnd } from './transaction-end.ts'
 
 export interface PartRequest {
@@ -56,12 +54,4 @@ export function misbegun(
 
 function isLate({ options }: Engine, counted: { readonly countedAtMs: number }): boolean {
   return options.runtime.monotonic() - counted.countedAtMs > LATEST_START_MS
-}
-
-export function boundsOf({ engine, transaction, signals, hold }: Running): HandlerBounds {
-  const { observe, runtime } = engine.options
-  const isTimed = observe !== undefined
-  const deadlineMs = signals.bounded(engine.options.deadlineMs)
-  const revoke = (error: OncewardError): void => transaction.revoke(error)
-  return { runtime, isTimed, deadlineMs, drain: signals.drain, hold, revoke }
 }

@@ -1,4 +1,4 @@
-import { andThen, isPromise } from '../concurrency/maybe-async.ts'
+import { isPromise, type MaybeAsync } from '../concurrency/maybe-async.ts'
 import type { EventId, Json } from '../model/brands.ts'
 import type { GuardEvent } from '../model/delivery.ts'
 import {
@@ -12,16 +12,18 @@ import { addTime, type InFlightEvent } from '../model/in-flight-event.ts'
 import type { CommitAnswer } from '../model/inbox.ts'
 import type { BatchHandler, Handler } from '../options/options.ts'
 import type { Engine } from './engine.ts'
-import { contextFor, eventFor } from './handler-context.ts'
+import { eventFor } from './handler-context.ts'
+import { toResultText } from './handler-result.ts'
 import { claimOf, type PendingEvent } from './pending-event.ts'
 import {
   type HandlerEnd,
   HandlerLimits,
+  type HandlerRun,
+  type HandlerScope,
   runHandler,
   type TimedEnd,
-  toResultText,
 } from './run-handler.ts'
-import { boundsOf, LATE, misbegun, type PartRequest, type Running, toRunning } from './running.ts'
+import { LATE, misbegun, type PartRequest, type Running, toRunning } from './running.ts'
 import type { TransactionEnd, TransactionFailure } from './transaction-end.ts'
 
 /** Runs one transaction over one or more events: claim their rows, run the handler for each, commit. */
@@ -84,10 +86,10 @@ function runOneByOne(
   handler: Handler<unknown, unknown>,
 ): Promise<TransactionFailure | undefined> {
   return new Promise((resolve, reject) => {
-    const limits = new HandlerLimits(boundsOf(running))
+    const limits = new HandlerLimits(scopeOf(running))
     const runNext = (at: number): void => {
       const pending = running.claimed[at] as PendingEvent
-      runOne(running, limits, { pending, handler }, (end) => {
+      limits.run(runOf(running, pending, handler), (end) => {
         try {
           const ran = at + 1
           const failure = afterOne(running, { end, pending, ran })
@@ -107,34 +109,25 @@ function runOneByOne(
   })
 }
 
-interface OneRun {
-  readonly pending: PendingEvent
-  readonly handler: Handler<unknown, unknown>
+function scopeOf({ engine, hold, signals, transaction }: Running): HandlerScope {
+  return { options: engine.options, signals, hold, transaction, txWatch: engine.txWatch }
 }
 
-function runOne(
-  running: Running,
-  limits: HandlerLimits,
-  { pending, handler }: OneRun,
-  onEnd: (end: TimedEnd) => void,
-): void {
-  const { lease, refusal } = pending.member
-  const { tx } = running.transaction
-  const { options, txWatch } = running.engine
-  const call = (aborting: AbortController, deadlineAt: Date): unknown => {
-    if (refusal !== undefined) throw refusal as Error
-    const event = eventFor(running.engine, pending)
-    if (!(event instanceof Promise)) {
-      return handler(event, contextFor(options, { tx, txWatch, aborting, deadlineAt, event }))
-    }
-    return event.then((decoded) => {
-      // The deadline may have passed while the payload was decoded again.
-      aborting.signal.throwIfAborted()
-      const parts = { tx, txWatch, aborting, deadlineAt, event: decoded }
-      return handler(decoded, contextFor(options, parts))
-    })
+function runOf(
+  { engine }: Running,
+  pending: PendingEvent,
+  handler: Handler<unknown, unknown>,
+): HandlerRun<GuardEvent<unknown>> {
+  const { event, lease, refusal } = pending.member
+  return {
+    leaseLost: lease?.lost,
+    about: { attempt: pending.counted?.attempt ?? 1, idempotencyKey: event.id, key: event.key },
+    toEvent: () => {
+      if (refusal !== undefined) throw refusal as Error
+      return eventFor(engine, pending)
+    },
+    handler,
   }
-  limits.run(lease?.lost, call, onEnd)
 }
 
 function afterOne(running: Running, ended: EndedOne): TransactionFailure | undefined {
@@ -157,19 +150,14 @@ async function runTogether(
   handler: BatchHandler<unknown, unknown>,
 ): Promise<TransactionFailure | undefined> {
   const { claimed, engine } = running
-  const { tx } = running.transaction
-  const { options, txWatch } = engine
   const leaseLost = AbortSignal.any(claimed.flatMap(({ member }) => member.lease?.lost ?? []))
-  const end = await runHandler({ ...boundsOf(running), leaseLost }, (aborting, deadlineAt) => {
+  const toEvents = (): MaybeAsync<Events> => {
     for (const { member } of claimed)
       if (member.refusal !== undefined) throw member.refusal as Error
     const making = claimed.map((pending) => eventFor(engine, pending))
-    const events = making.some(isPromise) ? Promise.all(making) : (making as Events)
-    return andThen(events, (all) => {
-      aborting.signal.throwIfAborted()
-      return handler(all, contextFor(options, { tx, txWatch, aborting, deadlineAt }))
-    })
-  })
+    return making.some(isPromise) ? Promise.all(making) : (making as Events)
+  }
+  const end = await runHandler(scopeOf(running), { leaseLost, toEvent: toEvents, handler })
   for (const pending of claimed) pending.handlerMs = end.handlerMs
   const lost = claimed.find(({ member }) => member.lease?.lost.aborted === true)
   const failure = failureOf(running, { end, pending: lost, ran: claimed.length })

@@ -15,7 +15,7 @@ import { createStoreOpener } from './open-stores.ts'
 import { processReceived } from './process.ts'
 import type { Received } from './receive.ts'
 import { resolveOptions } from './resolve-options.ts'
-import { runWithoutClaim } from './unguarded.ts'
+import { runUnclaimed } from './run-unclaimed.ts'
 
 type Concluded = readonly [string, Outcome, Pick<InFlightEvent, 'isUndecided' | 'lease'>]
 
@@ -57,9 +57,12 @@ async function setUp(
   const stores = await createStoreOpener(options, call)()
   if (stores.engine !== undefined) throw new Error('a guard without an inbox has no engine')
   const stop = new AbortController()
-  const context = { options, call, stores, signals: stopSignals([stop.signal]) }
+  const context = {
+    ...{ options, call, stores, signals: stopSignals([stop.signal]) },
+    ...{ breaker: createBreaker(runtime), inFlight: createInFlight(runtime) },
+    ...{ verdictOn: () => undefined, observe: () => undefined },
+  }
   const concluded: Concluded[] = []
-  const shared = { breaker: createBreaker(runtime), inFlight: createInFlight(runtime) }
   const run = async (...members: readonly InFlightEvent[]) => {
     const events = members.map(
       (each, index): Received => ({ member: { ...each, index }, copies: [], hasKey: true }),
@@ -68,8 +71,7 @@ async function setUp(
       const { member: held } = events[index] as Received
       concluded.push([String(held.payload), outcome, held])
     }
-    const processing = { ...context, ...shared, verdictOn: () => undefined, observe }
-    await processReceived(processing, { events, decided: [] })
+    await processReceived({ ...context, observe }, { events, decided: [] })
   }
   return { ...{ clock, context, concluded, stop, ran, run }, claims: () => claims }
 }
@@ -241,7 +243,7 @@ test('a slot is released after each run and after a stop', async () => {
 
 test('without a key an event runs without a claim', async () => {
   const kit = await setUp()
-  const run = await runWithoutClaim({ ...kit.context, hold: () => undefined }, member('a'))
+  const run = await runUnclaimed(kit.context, member('a'))
   // Without the hook `observe`, handlers are not timed.
   expect(run).toStrictEqual({ outcome: { kind: 'unguarded' }, handlerMs: undefined })
   expect([kit.ran, kit.claims()]).toEqual([['a'], 0])

@@ -247,6 +247,7 @@ describe('without a lease', () => {
   test('a drain returns the delivery', async () => {
     const { runUnleased, drain, clock } = setUp(() => new Promise<never>(noop))
     const running = runUnleased()
+    await turn()
     drain.abort()
     clock.advance(2_000)
     expect((await running).outcome).toEqual({ kind: 'abandoned', reason: 'closing' })

@@ -8,32 +8,30 @@ import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { WrongAnswerError } from '../options/user-functions.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import { failureOutcome } from '../settlement/retry-rule.ts'
-import { contextFor } from '../transaction/handler-context.ts'
-import {
-  assertStorable,
-  type HandlerEnd,
-  runHandler,
-  type TimedEnd,
-} from '../transaction/run-handler.ts'
+import type { HandlerCall } from '../transaction/engine.ts'
+import { assertStorable } from '../transaction/handler-result.ts'
+import { type HandlerEnd, runHandler } from '../transaction/run-handler.ts'
 import { claimAgain, type EventRun, end } from './event-run.ts'
-import type { Processing } from './processing.ts'
+import { type Processing, STORE_DOWN_MS } from './processing.ts'
 import type { Received } from './receive.ts'
-import { type SlotRequest, takePlace } from './take-slot.ts'
-import { attemptWithoutRecord, type Ended, runBesideOthers, runWithoutClaim } from './unguarded.ts'
+import { attemptWithoutRecord, type RunEnd, runUnclaimed } from './run-unclaimed.ts'
+import { takePermit } from './take-slot.ts'
 
-/** Deferral while the only store is down, ms. */
-const STORE_DOWN_MS = 1_000
 /** Maximum number of tries to store a result. The next try starts when the store did not answer the previous one. */
 const COMPLETE_TRIES = 3
 
 /** The result of the run of one claimed event. */
-interface LeasedEnd extends Ended {
+interface LeasedEnd extends RunEnd {
   /** True once `onTakeover` has answered. */
   readonly isDecided?: boolean | undefined
 }
 
-/** Step 3 without an inbox: one owner at a time, replayed results, and a policy for takeovers. */
-export async function runLeaseAlone(run: EventRun, event: Received): Promise<void> {
+type ClaimedRun = Extract<Claimed, { kind: 'run' }>
+
+/**
+ * The strategy `lease`, for a guard without an inbox: one owner at a time, replayed results, and a policy for takeovers.
+ */
+export async function runLeased(run: EventRun, event: Received): Promise<void> {
   const { options, stores } = run.processing
   if (event.claimed === undefined) throw new Error('Without an inbox, each event is claimed.')
   const leases = stores.leases as Leases
@@ -44,75 +42,67 @@ export async function runLeaseAlone(run: EventRun, event: Received): Promise<voi
     case 'conflict':
       return end(run, event, unrecordedConflict(options))
     case 'unavailable': {
-      if (options.onStoreDown !== 'unguarded') return end(run, event, storeDown(claimed.error))
-      const { handlerMs, outcome } = await runBesideOthers(slotOf(run.processing), (hold) =>
-        runWithoutClaim({ ...run.processing, hold }, event.member),
-      )
+      const { handlerMs, outcome } =
+        options.onStoreDown === 'unguarded'
+          ? await runUnclaimed(run.processing, event.member)
+          : { outcome: storeDown(claimed.error), handlerMs: undefined }
       return end(run, event, outcome, handlerMs)
     }
     case 'run':
-      return runInPlace(run, event, claimed)
+      return runWithPermit(run, event, claimed)
   }
 }
 
 /** Other runs wait until the lease store knows the outcome: the next event that runs alone may kill the process. */
-async function runInPlace(
-  run: EventRun,
-  event: Received,
-  claimed: Extract<Claimed, { kind: 'run' }>,
-): Promise<void> {
-  const place = await takePlace(slotOf(run.processing))
-  if ('kind' in place) return end(run, event, place)
+async function runWithPermit(run: EventRun, event: Received, claimed: ClaimedRun): Promise<void> {
+  const permit = await takePermit(run.processing)
+  if ('kind' in permit) return end(run, event, permit)
   try {
-    const leased = { ...run.processing, hold: place.hold }
-    const { handlerMs, isDecided, outcome } = await runLeased(leased, claimed)
+    const { handlerMs, isDecided, outcome } = await runClaimed(run.processing, claimed, permit.hold)
     if (isDecided === true) event.member = { ...event.member, isUndecided: false }
     await end(run, event, outcome, handlerMs)
   } finally {
-    place.leave()
+    permit.release()
   }
 }
 
-/** What the run of one event without an inbox needs. */
-interface LeasedRun extends Pick<Processing, 'options' | 'call' | 'stores' | 'signals'> {
-  readonly hold: Release
-}
+const storeDown = (error: unknown): Outcome => ({
+  ...{ kind: 'store-down', delayMs: STORE_DOWN_MS, error, cause: 'store-error' },
+})
 
-function storeDown(error: unknown): Outcome {
-  return { kind: 'store-down', delayMs: STORE_DOWN_MS, error, cause: 'store-error' }
-}
-
-function slotOf({ options: { runtime }, signals, stores: { slots } }: Processing): SlotRequest {
-  return { slots, runtime, signals }
-}
-
-/** The handler is never a batch handler: batches need an inbox, and the options are refused without one. */
-function handlerOf({ call }: LeasedRun): Handler<unknown, undefined> {
-  return call.handler as Handler<unknown, undefined>
-}
-
-const RETRY: Takeover = { kind: 'retry' }
-
-async function runLeased(
-  run: LeasedRun,
-  { member, takeover }: Extract<Claimed, { kind: 'run' }>,
+async function runClaimed(
+  processing: Processing,
+  { member, takeover }: ClaimedRun,
+  hold: Release,
 ): Promise<LeasedEnd> {
-  const { options } = run
-  const leases = run.stores.leases as Leases
+  const { call, options, signals, stores } = processing
+  const leases = stores.leases as Leases
   // The event may have waited long for its slot and for the lock.
   if (!(await leases.renewer.isSafe(member))) {
     const error = new LeaseLostError('The lease was lost before the handler could start.')
     return { outcome: { kind: 'abandoned', reason: 'lease-lost', error }, handlerMs: undefined }
   }
+  const attempt = member.leaseAttempt ?? attemptWithoutRecord(member)
   let isDecided = false
-  const end = await runLeaseHandler(run, member, async (context) => {
-    const event = toGuardEvent(member, member.leaseAttempt ?? attemptWithoutRecord(member))
-    const decision = takeover ? await takeOver(options, event, context) : RETRY
-    // An answer after the deadline is ignored: another process may have called `onTakeover` meanwhile.
-    context.signal.throwIfAborted()
-    isDecided = true
-    return decision.kind === 'retry' ? handle(handlerOf(run), event, context) : decision
-  })
+  const end = await runHandler(
+    { options, signals, hold },
+    {
+      about: { attempt, idempotencyKey: member.event.id, key: member.event.key },
+      leaseLost: member.lease?.lost,
+      toEvent: () => toGuardEvent(member, attempt),
+      handler: async (event, context): Promise<Takeover> => {
+        // Without an inbox, nothing is `tx`.
+        const leased = context as HandlerContext<undefined>
+        const decision: Takeover = takeover
+          ? await takeOver(options, event, leased)
+          : { kind: 'retry' }
+        // An answer after the deadline is ignored: another process may have called `onTakeover` meanwhile.
+        context.signal.throwIfAborted()
+        isDecided = true
+        return decision.kind === 'retry' ? handle(call, event, leased) : decision
+      },
+    },
+  )
   const outcome = await toOutcome(leases, member, end)
   return { outcome, handlerMs: end.handlerMs, isDecided }
 }
@@ -136,37 +126,15 @@ function toTakeover(answer: unknown): Takeover {
   return { kind, result: result as Json | undefined }
 }
 
+/** The handler is never a batch handler: batches need an inbox, and the options are refused without one. */
 async function handle(
-  handler: Handler<unknown, undefined>,
+  { handler }: HandlerCall,
   event: Event,
   context: HandlerContext<undefined>,
 ): Promise<Takeover> {
-  const value: unknown = await handler(event, context)
+  const value: unknown = await (handler as Handler<unknown, undefined>)(event, context)
   assertStorable(value)
   return { kind: 'done', result: value as Json | undefined }
-}
-
-function runLeaseHandler(
-  { hold, options, signals }: LeasedRun,
-  member: InFlightEvent,
-  handler: (context: HandlerContext<undefined>) => Promise<Takeover>,
-): Promise<TimedEnd> {
-  const deadlineMs = signals.bounded(options.deadlineMs)
-  const attempt = member.leaseAttempt ?? attemptWithoutRecord(member)
-  const event = { key: member.event.key, idempotencyKey: member.event.id, attempt }
-  return runHandler(
-    {
-      runtime: options.runtime,
-      isTimed: options.observe !== undefined,
-      deadlineMs,
-      drain: signals.drain,
-      leaseLost: member.lease?.lost,
-      hold,
-      revoke: () => undefined,
-    },
-    (aborting, deadlineAt) =>
-      handler(contextFor(options, { tx: undefined, aborting, deadlineAt, event })),
-  )
 }
 
 async function toOutcome(leases: Leases, member: InFlightEvent, end: HandlerEnd): Promise<Outcome> {

@@ -1,0 +1,141 @@
+import { unrunError } from '../model/errors.ts'
+import { type InFlightEvent, toGuardEvent } from '../model/in-flight-event.ts'
+import type { InboxTransaction } from '../model/inbox.ts'
+import type { Release } from '../model/runtime.ts'
+import type { ResolvedOptions } from '../options/resolved-options.ts'
+import type { Outcome } from '../settlement/outcome.ts'
+import { failureOutcome } from '../settlement/retry-rule.ts'
+import type { Engine } from '../transaction/engine.ts'
+import { assertStorable } from '../transaction/handler-result.ts'
+import { type HandlerEnd, runHandler, type TimedEnd } from '../transaction/run-handler.ts'
+import { type Processing, storeFailure } from './processing.ts'
+import { takePermit } from './take-slot.ts'
+
+/** The result of the run of one event. */
+export interface RunEnd {
+  readonly outcome: Outcome
+  readonly handlerMs: number | undefined
+}
+
+/** The attempt of an event without a stored record, taken from the broker's delivery count. */
+export function attemptWithoutRecord({ event }: Pick<InFlightEvent, 'event'>): number {
+  return event.delivery.deliveryCount ?? 1
+}
+
+/**
+ * The strategy `none`: runs the handler without a claim, because the event has no key (`onMissingKey`) or its only store
+ * does not answer (`onStoreDown`). With an inbox, the handler has a transaction.
+ */
+export async function runUnclaimed(processing: Processing, member: InFlightEvent): Promise<RunEnd> {
+  const permit = await takePermit(processing)
+  if ('kind' in permit) return { outcome: permit, handlerMs: undefined }
+  try {
+    const { engine } = processing.stores
+    const run: UnclaimedRun = { processing, member, hold: permit.hold }
+    if (engine !== undefined) return await runInTransaction(run, engine)
+    const end = await runUnclaimedHandler(run)
+    return { outcome: outcomeOf(processing.options, member, end), handlerMs: end.handlerMs }
+  } finally {
+    permit.release()
+  }
+}
+
+interface UnclaimedRun {
+  readonly processing: Processing
+  readonly member: InFlightEvent
+  readonly hold: Release
+}
+
+async function runInTransaction(run: UnclaimedRun, engine: Engine): Promise<RunEnd> {
+  const { options, signals } = run.processing
+  try {
+    const budgetMs = signals.bounded(options.deadlineMs)
+    const begun = await engine.session.begin({ claim: { kind: 'none' }, waitMs: 0, budgetMs })
+    if (begun.kind !== 'open') throw new Error('A transaction without a claim did not open.')
+    const ended = await commit(run, begun.transaction)
+    if (ended.outcome.kind !== 'abandoned') engine.breaker.succeeded()
+    return ended
+  } catch (error) {
+    engine.breaker.failed(error)
+    const delayMs = engine.heldBackoff.nextMs(run.member.event.id)
+    const outcome: Outcome = { kind: 'store-down', delayMs, error, cause: 'store-error' }
+    return { outcome, handlerMs: undefined }
+  }
+}
+
+async function commit(run: UnclaimedRun, transaction: InboxTransaction<unknown>): Promise<RunEnd> {
+  const { member, processing } = run
+  const end = await runUnclaimedHandler(run, transaction)
+  const { handlerMs } = end
+  if (end.kind !== 'returned') {
+    await transaction.rollback()
+    return { outcome: outcomeOf(processing.options, member, end), handlerMs }
+  }
+  const answer = await transaction.commit({ results: new Map(), recovered: [] })
+  if (answer.kind === 'committed') return { outcome: { kind: 'unguarded' }, handlerMs }
+  const outcome: Outcome =
+    answer.kind === 'rolled-back'
+      ? outcomeOf(processing.options, member, { kind: 'threw', error: answer.error })
+      : { kind: 'abandoned', reason: 'commit-unknown', error: answer.error }
+  return { outcome, handlerMs }
+}
+
+function runUnclaimedHandler(
+  { hold, member, processing }: UnclaimedRun,
+  transaction?: InboxTransaction<unknown>,
+): Promise<TimedEnd> {
+  const { call, options, signals } = processing
+  const attempt = member.leaseAttempt ?? attemptWithoutRecord(member)
+  return runHandler(
+    { options, signals, hold, transaction },
+    {
+      about: { attempt, idempotencyKey: member.event.id, key: member.event.key },
+      toEvent: () => toGuardEvent(member, attempt),
+      handler: async (event, context) => {
+        const value: unknown = await (call.kind === 'single'
+          ? call.handler(event, context)
+          : call.handler([event], context))
+        if (transaction === undefined) assertStorable(value)
+        // Nothing is stored, but it may be an effect that has not happened.
+        const error = transaction && unrunError(value)
+        if (error !== undefined) throw error
+      },
+    },
+  )
+}
+
+function outcomeOf(options: ResolvedOptions, member: InFlightEvent, end: HandlerEnd): Outcome {
+  if (end.kind === 'returned') return { kind: 'unguarded' }
+  if (end.kind === 'drained') return { kind: 'abandoned', reason: 'closing' }
+  return failureOutcome(options, attemptWithoutRecord(member), end.error)
+}
+
+/** Runs a message without a key, unless it has its verdict and only its dead letter could not be published. */
+export async function runWithoutKey(
+  processing: Processing,
+  member: InFlightEvent,
+): Promise<RunEnd> {
+  const verdict = processing.verdictOn(member.event.delivery)
+  const { handlerMs, outcome } =
+    verdict === undefined
+      ? await runUnclaimed(processing, member)
+      : { outcome: { ...verdict, repeated: true } as const, handlerMs: undefined }
+  return { outcome: await recorded(processing, member, outcome), handlerMs }
+}
+
+/** Writes the durable record of a dead letter before its delivery is settled. */
+async function recorded(
+  processing: Processing,
+  { event: { delivery } }: InFlightEvent,
+  outcome: Outcome,
+): Promise<Outcome> {
+  const session = processing.stores.engine?.session
+  if (outcome.kind !== 'dead' || session === undefined) return outcome
+  const { error, reason } = outcome
+  try {
+    const [ref] = await session.refuse([{ delivery, reason, error }])
+    return { ...outcome, ref }
+  } catch (failure) {
+    return storeFailure(processing, failure)
+  }
+}

@@ -1,0 +1,55 @@
+import { describe, expect, test } from 'vitest'
+import { FatalError, RetryableError } from '../model/errors.ts'
+import { assertStorable, RESULT_LIMIT_BYTES, toResultText } from './handler-result.ts'
+
+describe('a return value', () => {
+  const shared = { cents: 5 }
+  const endless: Record<string, unknown> = { list: [] }
+  endless['list'] = [endless]
+  // With its two quotation marks.
+  const longest = 'x'.repeat(RESULT_LIMIT_BYTES - 2)
+  const nested = (levels: number): unknown =>
+    JSON.parse(`${'['.repeat(levels - 1)}{}${']'.repeat(levels - 1)}`)
+
+  test.each<[unknown, string]>([
+    [null, 'null'],
+    [{ lines: [1, 'two', false, null, [3]] }, '{"lines":[1,"two",false,null,[3]]}'],
+    [{ kept: 1, left: undefined }, '{"kept":1}'],
+    [Object.assign(Object.create(null), { cents: 5 }), '{"cents":5}'],
+    [[shared, shared], '[{"cents":5},{"cents":5}]'],
+    [longest, JSON.stringify(longest)],
+    [nested(1_000), JSON.stringify(nested(1_000))],
+  ])('of plain JSON is stored (%#)', (value, text) => {
+    expect(toResultText(value)).toBe(text)
+    expect(() => assertStorable(value)).not.toThrow()
+  })
+
+  test('of nothing is allowed without a transaction', () => {
+    expect(() => assertStorable(undefined)).not.toThrow()
+  })
+
+  test.each<[unknown, string]>([
+    [{ rows: [1, () => 1] }, 'has a function at $.rows[1]'],
+    [[1n], 'has a bigint at $[0]'],
+    [{ at: new Date(0) }, 'has an object that is not plain at $.at'],
+    [[[Number.NaN]], 'has a number that JSON cannot store at $[0][0]'],
+    [endless, 'refers to itself at $.list[0]'],
+    [[undefined], 'has a undefined at $[0]'],
+    [`${longest}x`, `is ${RESULT_LIMIT_BYTES + 1} bytes of JSON`],
+    // Red when the RangeError of the engine comes out.
+    [nested(1_001), 'nests deeper than 1000 levels'],
+    [nested(20_000), 'nests deeper than 1000 levels'],
+  ])('that is not plain JSON of the size allowed is named (%#)', (value, why) => {
+    expect(() => toResultText(value)).toThrow(RetryableError)
+    expect(() => toResultText(value)).toThrow(why)
+    // Without a transaction the effect has happened, so the event must not run again.
+    // Red before: the dead letter said that nothing was committed, where the effect had happened.
+    expect(() => assertStorable(value)).toThrow(
+      expect.objectContaining({
+        constructor: FatalError,
+        message: expect.stringMatching(/and its effects may have happened\. Return plain JSON/),
+      }),
+    )
+    expect(() => assertStorable(value)).toThrow(why)
+  })
+})
