@@ -4,7 +4,8 @@ import {
   DeliveryBuffer,
   type GuardPort,
   type LoopSignals,
-  Reserve,
+  PendingDeliveries,
+  PushPrefetch,
   type Startable,
   type StartLimits,
 } from '@onceward/core/adapter'
@@ -44,8 +45,9 @@ export interface DispatcherOptions {
 export class Dispatcher {
   readonly #options: DispatcherOptions
   readonly #context: SettleContext
+  readonly #pending: PendingDeliveries<Received>
   readonly #buffer: DeliveryBuffer<Received, SettleAnswer>
-  readonly #reserve: Reserve
+  readonly #prefetch: PushPrefetch
   readonly #held = new Map<Received, Hold>()
   /** Running messages per order key: in another call of the guard, a later message could overtake them. */
   readonly #orders = new Map<string, number>()
@@ -61,22 +63,28 @@ export class Dispatcher {
     // A message makes two round trips to its store at least, and the next one comes within one to the broker: half of
     // the slots again keep them busy. The next batch is received while one runs.
     const size = isBatch ? slots : Math.ceil(slots / 2)
-    this.#reserve = new Reserve({ slots, size, most: settings.prefetch })
+    this.#prefetch = new PushPrefetch({ slots, size, most: settings.prefetch })
     this.#context = { ...context, mayHold: (why) => this.mayHold(why) }
+    this.#pending = new PendingDeliveries({
+      port,
+      settings,
+      findStartable: (pending, limits) => this.#findStartable(pending, limits),
+      hasRoom: () => this.inFlight < this.prefetches.reduce((sum, prefetch) => sum + prefetch, 0),
+      onLingerOver: () => this.#buffer.dispatch(),
+    })
     this.#buffer = new DeliveryBuffer({
       port,
       settings,
       signals,
       hasDeadLetterPlace: settings.deadLetter !== undefined,
-      findStartable: (pending, limits) => this.#findStartable(pending, limits),
-      hasRoom: () => this.inFlight < this.prefetches.reduce((sum, prefetch) => sum + prefetch, 0),
+      pending: this.#pending,
       onStart: (received) => this.#count(received, 1),
       settle: (received, settlement) => settle(this.#context, received, settlement),
       onKnown: (received, settlement, elapsedMs) => {
         this.#count(received, -1)
         // A message that was deferred without a run says nothing about the pace.
         if (settlement.kind !== 'defer' || settlement.reason === 'failed') {
-          this.#reserve.note(elapsedMs)
+          this.#prefetch.note(elapsedMs)
         }
         onKnown(settlement)
       },
@@ -86,19 +94,18 @@ export class Dispatcher {
   }
 
   get inFlight(): number {
-    return this.#buffer.undecided + this.#buffer.settling + this.#held.size
+    return this.#pending.size + this.#buffer.running + this.#buffer.settling + this.#held.size
   }
 
   /** The prefetch of each consumer that there should be. */
   get prefetches(): readonly number[] {
     const { settings, port } = this.#options
     if (settings.isPrefetchFixed) return [settings.prefetch]
-    const { settling, unstarted } = this.#buffer
-    let waiting = settling
+    let waiting = this.#buffer.settling
     // While the store is down no other message could run either.
     for (const { isOutage } of this.#held.values()) if (!isOutage) waiting += 1
-    const blocked = Math.min(this.#blocked, unstarted)
-    return this.#reserve.prefetches({ waiting, blocked }, port.runtime.monotonic())
+    const blocked = Math.min(this.#blocked, this.#pending.size)
+    return this.#prefetch.prefetches({ waiting, blocked }, port.runtime.monotonic())
   }
 
   /** Half of the prefetch stays free for messages that can run; while the store is down none can. */
@@ -108,7 +115,7 @@ export class Dispatcher {
   }
 
   take(received: Received): void {
-    this.#buffer.add([received])
+    this.#pending.add([received])
     this.#buffer.dispatchSoon()
   }
 
@@ -124,7 +131,7 @@ export class Dispatcher {
 
   /** Drops the unstarted messages of a closed channel, because the broker has them back. */
   drop(channel: DeliveryChannel): void {
-    this.#buffer.takeBack((received) => received.channel === channel)
+    this.#pending.takeBack((received) => received.channel === channel)
     for (const received of [...this.#held.keys()].filter((each) => each.channel === channel)) {
       this.#release(received)
     }
@@ -133,7 +140,7 @@ export class Dispatcher {
 
   /** Returns all messages that were not handed to the guard. */
   clear(): void {
-    const unstarted = [...this.#buffer.takeBack(), ...this.#held.keys()]
+    const unstarted = [...this.#pending.takeBack(), ...this.#held.keys()]
     for (const received of unstarted) this.#release(received)
     this.#giveBack(unstarted)
     this.#look()
@@ -147,7 +154,7 @@ export class Dispatcher {
   /** Gives back what has waited for so long that the server would take it back before its handler's deadline (A6). */
   #look(): void {
     const { port, settings, onSettled } = this.#options
-    const isNeeded = this.#buffer.unstarted > 0
+    const isNeeded = this.#pending.size > 0
     if (!isNeeded) {
       this.#cancelLook?.()
       this.#cancelLook = undefined
@@ -156,7 +163,7 @@ export class Dispatcher {
     const over = (): void => {
       this.#cancelLook = undefined
       const beforeMs = port.runtime.monotonic() - settings.oldestMs
-      for (const received of this.#buffer.takeBack((each) => each.receivedAtMs < beforeMs)) {
+      for (const received of this.#pending.takeBack((each) => each.receivedAtMs < beforeMs)) {
         requeue(this.#context, received)
         onSettled(received.channel)
       }

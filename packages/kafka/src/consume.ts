@@ -85,6 +85,7 @@ function createLoop({ port, kafka, settings, signals }: Parts): ConsumerLoop {
     port,
     settings,
     batches,
+    signals,
     onKnown: (settlement) => receiver.known(settlement),
   })
   const publishers = new TopicPublishers(port, settings, batches)

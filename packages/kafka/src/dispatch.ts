@@ -1,11 +1,14 @@
 import type { Settlement } from '@onceward/core'
 import {
-  andThen,
+  type Delivered,
+  DeliveryBuffer,
+  type GuardCall,
   type GuardPort,
   isGuardClosed,
-  oncePerTurn,
-  processAndSettle,
+  type LoopSignals,
   STORE_LOOK_MS,
+  type StartLimits,
+  StoreGate,
 } from '@onceward/core/adapter'
 import type { FetchedBatch } from './clients/kafkajs.ts'
 import type { PartitionBatches } from './clients/partition-batches.ts'
@@ -16,32 +19,47 @@ import { createSettleContext, type SettleAnswer, type SettleContext, settle } fr
 export interface DispatcherOptions {
   readonly port: GuardPort
   readonly settings: Settings
+  /** The fetched records, each in the batch of its partition. */
   readonly batches: Pick<
     PartitionBatches,
     'open' | 'isHeld' | 'suspectUntilMs' | 'commit' | 'met' | 'inFlight' | 'clear' | 'ended'
   >
+  readonly signals: Pick<LoopSignals, 'stop' | 'abort'>
   /** The settlement is stored. */
   readonly onKnown: (settlement: Settlement) => void
+}
+
+/** A record that runs, and the records of its partition. */
+interface Running extends Delivered {
+  readonly item: InHand
+  readonly batch: FetchedBatch
 }
 
 /** Decides which of the fetched records run now, and carries out their settlements. */
 export class Dispatcher {
   readonly #options: DispatcherOptions
   readonly #context: SettleContext
-  /** All slots that one turn of the event loop frees are filled by one call of the guard. */
-  readonly #pumpSoon: () => void = oncePerTurn(() => this.pump())
-  readonly #isBatch: boolean
-  #calls = 0
+  readonly #buffer: DeliveryBuffer<Running, SettleAnswer>
+  readonly #store: StoreGate
   /** The partition whose records ran last. */
   #last: string | undefined
-  #isProbing = false
   #wake: { readonly atMs: number; readonly cancel: () => void } | undefined
 
   constructor(options: DispatcherOptions) {
-    const { port, settings } = options
+    const { port, settings, signals } = options
     this.#options = options
-    this.#isBatch = port.settings.transaction === 'batch'
     this.#context = createSettleContext(port, settings)
+    this.#store = new StoreGate(port)
+    this.#buffer = new DeliveryBuffer({
+      port,
+      settings,
+      signals,
+      hasDeadLetterPlace: this.#context.place.kind === 'publish',
+      pending: { take: (limits) => this.#take(limits) },
+      settle: ({ item }, settlement) => settle(this.#context, item.record, settlement),
+      onKnown: (running, settlement) => this.#known(running, settlement),
+      onSettled: (running, _settlement, answer) => this.#settled(running, answer),
+    })
   }
 
   /** Records that were fetched and are not settled. */
@@ -67,86 +85,59 @@ export class Dispatcher {
 
   /** Hands the records that may run now to the guard. */
   pump(): void {
-    const { open: batches, isHeld, suspectUntilMs } = this.#options.batches
-    const gate = isHeld ? 'shut' : this.#gate()
-    if (gate === 'shut') return
-    const nowMs = this.#options.port.runtime.monotonic()
-    // Partitions take turns: the one that ran last comes last.
-    const next = 1 + batches.findIndex((batch) => nameOf(batch) === this.#last)
-    let room = gate === 'probe' ? 1 : this.#room(batches)
-    for (const batch of [...batches.slice(next), ...batches.slice(0, next)]) {
-      while (room > 0 && this.#dispatch(batch, room)) {
-        this.#last = nameOf(batch)
-        if (gate === 'probe') {
-          this.#isProbing = true
-          return
-        }
-        room = this.#room(batches)
-      }
-    }
-    // Records behind a suspect one that runs long may start when the time of suspicion is over.
-    const trustedMs = suspectUntilMs > nowMs ? suspectUntilMs : Number.POSITIVE_INFINITY
-    const dueMs = Math.min(trustedMs, ...batches.map(({ progress }) => progress.nextDueMs(nowMs)))
-    if (Number.isFinite(dueMs)) this.#wakeAt(dueMs)
+    this.#buffer.dispatch()
   }
 
-  /** While the store is down, one record at a time probes whether it is back. */
-  #gate(): 'open' | 'probe' | 'shut' {
-    const { port } = this.#options
-    const availability = port.availability()
-    if (availability.kind === 'available') return 'open'
-    const waitMs = availability.retryAt - port.runtime.now()
-    if (waitMs <= 0 && !this.#isProbing) return 'probe'
-    this.#wakeAt(port.runtime.monotonic() + Math.max(1, Math.min(waitMs, STORE_LOOK_MS)))
-    return 'shut'
+  /** Records of one partition. While the store is down, one record at a time probes whether it is back. */
+  #take(limits: StartLimits): GuardCall<Running> | undefined {
+    const { port, batches } = this.#options
+    if (batches.isHeld) return undefined
+    const nowMs = port.runtime.monotonic()
+    const gate = this.#store.look()
+    if (gate.kind === 'shut') {
+      this.#wakeAt(nowMs + Math.min(gate.waitMs || STORE_LOOK_MS, STORE_LOOK_MS))
+      return undefined
+    }
+    const isProbe = gate.kind === 'probe'
+    const call = this.#next(isProbe ? 1 : this.#most(limits), nowMs)
+    if (call === undefined) this.#wakeWhenDue(nowMs)
+    else if (isProbe) this.#store.probing()
+    return call
   }
 
   /** Records for the free slots, and no more: the next ones are in memory, so a slot that gets free is filled at once. */
-  #room(batches: readonly FetchedBatch[]): number {
-    const { port, settings } = this.#options
-    const { concurrency, lanesAreUsers } = port.settings
-    const { batchSize } = settings
-    if (this.#isBatch) return this.#calls < concurrency ? batchSize : 0
-    let idle = concurrency
-    for (const { progress } of batches) idle -= progress.busy
-    if (idle <= 0) return 0
+  #most({ groups, deliveries }: StartLimits): number {
     // Only the guard knows the lanes, so a partition has one call at a time, which must keep all slots busy.
-    return lanesAreUsers ? batchSize : Math.min(batchSize, idle)
+    return this.#options.port.settings.lanesAreUsers ? deliveries : Math.min(groups, deliveries)
   }
 
-  #dispatch(batch: FetchedBatch, room: number): boolean {
-    const { port, batches } = this.#options
-    if (batch.isCommitting || batch.stop.signal.aborted) return false
-    const nowMs = port.runtime.monotonic()
-    const suspect = nowMs < batches.suspectUntilMs
-    if (suspect && batch.progress.running > 0) return false
-    const items = batch.progress.take(nowMs, room)
-    if (items.length === 0) return false
-    void this.#run(batch, items, suspect)
-    return true
+  /** Partitions take turns: the one that ran last comes last. */
+  #next(most: number, nowMs: number): GuardCall<Running> | undefined {
+    const { open: batches } = this.#options.batches
+    const next = 1 + batches.findIndex((batch) => nameOf(batch) === this.#last)
+    for (const batch of [...batches.slice(next), ...batches.slice(0, next)]) {
+      const call = this.#callOf(batch, most, nowMs)
+      if (call === undefined) continue
+      this.#last = nameOf(batch)
+      return call
+    }
+    return undefined
   }
 
-  async #run(batch: FetchedBatch, items: readonly InHand[], suspect: boolean): Promise<void> {
-    const { port, onKnown } = this.#options
-    if (suspect) for (const item of items) item.suspect()
-    this.#calls += 1
-    await processAndSettle(port, items, {
-      stop: batch.stop.signal,
-      abort: batch.abort.signal,
-      hasDeadLetterPlace: this.#context.place.kind === 'publish',
-      settle: (item, settlement) => {
-        this.#isProbing = false
-        // A stopped batch gives the same settlement as a closed guard. Only from other batches it means a closed guard.
-        if (!(batch.stop.signal.aborted && isGuardClosed(settlement))) onKnown(settlement)
-        // An outage, or a record that waits for another one, costs no attempt.
-        if (settlement.kind === 'defer' && settlement.reason === 'failed') item.countFailure()
-        const answer = settle(this.#context, item.record, settlement)
-        return andThen(answer, (known) => this.#meet(batch, item, known))
-      },
-    })
-    this.#calls -= 1
-    if (suspect) await this.#commitFirst(batch)
-    this.#pumpSoon()
+  #callOf(batch: FetchedBatch, most: number, nowMs: number): GuardCall<Running> | undefined {
+    if (batch.isCommitting || batch.stop.signal.aborted) return undefined
+    const isSuspect = nowMs < this.#options.batches.suspectUntilMs
+    if (isSuspect && batch.progress.running > 0) return undefined
+    const taken = batch.progress.take(nowMs, most)
+    if (taken.length === 0) return undefined
+    if (isSuspect) for (const item of taken) item.suspect()
+    return {
+      groups: batch.progress
+        .byLane(taken)
+        .map((items) => items.map((item) => ({ item, batch, delivery: item.delivery }))),
+      signals: { stop: batch.stop.signal, abort: batch.abort.signal },
+      onEnded: isSuspect ? () => this.#commitFirst(batch) : undefined,
+    }
   }
 
   /** While records are suspect, none starts before the offset of the ones before it is committed (design.md §6). */
@@ -157,13 +148,30 @@ export class Dispatcher {
     batch.isCommitting = false
   }
 
-  #meet(batch: FetchedBatch, item: InHand, answer: SettleAnswer): void {
+  #known({ item, batch }: Running, settlement: Settlement): void {
+    this.#store.answered()
+    // A stopped batch gives the same settlement as a closed guard. Only from other batches it means a closed guard.
+    if (!(batch.stop.signal.aborted && isGuardClosed(settlement))) {
+      this.#options.onKnown(settlement)
+    }
+    // An outage, or a record that waits for another one, costs no attempt.
+    if (settlement.kind === 'defer' && settlement.reason === 'failed') item.countFailure()
+  }
+
+  #settled({ item, batch }: Running, answer: SettleAnswer): void {
     const nowMs = this.#options.port.runtime.monotonic()
     batch.lastKnownAtMs = nowMs
     if (answer.kind === 'settled') batch.progress.settle(item)
     else batch.progress.postpone(item, dueOf(answer, nowMs))
     this.#options.batches.met(batch)
-    this.#pumpSoon()
+  }
+
+  #wakeWhenDue(nowMs: number): void {
+    const { open, suspectUntilMs } = this.#options.batches
+    // Records behind a suspect one that runs long may start when the time of suspicion is over.
+    const trustedMs = suspectUntilMs > nowMs ? suspectUntilMs : Number.POSITIVE_INFINITY
+    const dueMs = Math.min(trustedMs, ...open.map(({ progress }) => progress.nextDueMs(nowMs)))
+    if (Number.isFinite(dueMs)) this.#wakeAt(dueMs)
   }
 
   #wakeAt(atMs: number): void {

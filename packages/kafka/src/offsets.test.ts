@@ -33,11 +33,12 @@ test('records of one lane go into one call or into consecutive ones, and other l
   const progress = progressOf(['a', 'b', 'a', null, 'b'])
   const first = progress.take(0, 2)
   expect(indexes(first)).toEqual([0, 1])
-  expect(progress.busy).toBe(2)
   expect(indexes(progress.take(0, 10))).toEqual([3])
   progress.settle(first[0] as InHand)
   expect(indexes(progress.take(0, 10))).toEqual([2])
-  expect(indexes(progressOf(['a', 'b', 'a']).take(0, 10))).toEqual([0, 1, 2])
+  const all = progressOf(['a', null, 'b', 'a', null]).take(0, 10)
+  expect(indexes(all)).toEqual([0, 1, 2, 3, 4])
+  expect(progress.byLane(all).map(indexes)).toEqual([[0, 3], [1], [2], [4]])
 })
 
 // Red when the first end frees the lane: a third record would overtake the second.
@@ -46,10 +47,7 @@ test('a lane is busy until the last record of its call has ended', () => {
   const [first, second] = progress.take(0, 2) as [InHand, InHand]
   progress.settle(first)
   expect(indexes(progress.take(0, 10))).toEqual([2])
-  // A record without a key is in a lane of its own.
-  expect(progress.busy).toBe(2)
   progress.settle(second)
-  expect(progress.busy).toBe(1)
   expect(indexes(progress.take(0, 10))).toEqual([3])
 })
 
@@ -135,7 +133,7 @@ test('the watermark is at the first unsettled record, whatever the order in whic
       const expected = keys.findIndex((_, index) => !settled.has(index))
       expect(lowOf(progress)).toBe(expected === -1 ? undefined : String(40 + expected))
     }
-    expect([progress.running, progress.busy, progress.unsettled]).toEqual([0, 0, 0])
+    expect([progress.running, progress.unsettled]).toEqual([0, 0])
     expect(order.toSorted((a, b) => a - b)).toEqual(keys.map((_, index) => index))
   }
 })

@@ -56,7 +56,6 @@ export class Progress {
   #bytes = 0
   #running = 0
   #unsettled = 0
-  #freeLanesRunning = 0
   /** Records that wait for a time. */
   readonly #postponed = new Set<InHand>()
   /** No record may run before this time, unless one of them is settled or postponed. A thousand may wait here. */
@@ -95,11 +94,6 @@ export class Progress {
     return this.#unsettled
   }
 
-  /** Lanes in which a record runs. */
-  get busy(): number {
-    return this.#busy.size + this.#freeLanesRunning
-  }
-
   get isComplete(): boolean {
     return this.#unsettled === 0
   }
@@ -114,6 +108,11 @@ export class Progress {
     const taken = this.#runnable(nowMs, most)
     for (const item of taken) this.#start(item)
     return taken
+  }
+
+  /** Groups records by lane. A record without a key has a lane of its own. */
+  byLane(items: readonly InHand[]): readonly (readonly InHand[])[] {
+    return [...Map.groupBy(items, (item) => this.#laneOf(item) ?? item).values()]
   }
 
   /** Whether its records only wait for a time: none runs, and none may. */
@@ -171,18 +170,14 @@ export class Progress {
     item.state = 'running'
     this.#running += 1
     const lane = this.#laneOf(item)
-    if (lane === undefined) this.#freeLanesRunning += 1
-    else this.#busy.set(lane, (this.#busy.get(lane) ?? 0) + 1)
+    if (lane !== undefined) this.#busy.set(lane, (this.#busy.get(lane) ?? 0) + 1)
   }
 
   #stop(item: InHand): void {
     this.#restsUntilMs = 0
     this.#running -= 1
     const lane = this.#laneOf(item)
-    if (lane === undefined) {
-      this.#freeLanesRunning -= 1
-      return
-    }
+    if (lane === undefined) return
     const others = (this.#busy.get(lane) ?? 1) - 1
     if (others === 0) this.#busy.delete(lane)
     else this.#busy.set(lane, others)

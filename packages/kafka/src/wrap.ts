@@ -84,7 +84,7 @@ function createLoop({ port, settings, consumer, signals }: Parts): WrappedLoop<C
   const batches = new PartitionBatches({ port, settings, onRunnable: () => dispatcher.pump() })
   const life = new ConsumerLife(port, batches)
   const dispatcher: Dispatcher = new Dispatcher({
-    ...{ port, settings, batches },
+    ...{ port, settings, batches, signals },
     onKnown: () => life.progressed(),
   })
   const publishers = new TopicPublishers(port, settings, batches)

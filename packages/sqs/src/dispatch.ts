@@ -5,7 +5,8 @@ import {
   DeliveryBuffer,
   type GuardPort,
   type LoopSignals,
-  Prefetch,
+  PendingDeliveries,
+  PullPrefetch,
   type Startable,
   type StartLimits,
 } from '@onceward/core/adapter'
@@ -40,8 +41,9 @@ interface Parked extends Received {
 /** The unsettled messages, from the receive until SQS has taken their settlement: decides which of them run now. */
 export class Dispatcher {
   readonly #options: DispatcherOptions
+  readonly #pending: PendingDeliveries<Received>
   readonly #buffer: DeliveryBuffer<Received, SettleAnswer>
-  readonly #prefetch: Prefetch
+  readonly #prefetch: PullPrefetch
   /** Hidden until the store answers again. */
   #parked: Parked[] = []
 
@@ -50,18 +52,24 @@ export class Dispatcher {
     const { concurrency, transaction } = port.settings
     const { batchSize } = settings
     this.#options = options
-    this.#prefetch = new Prefetch(
+    this.#prefetch = new PullPrefetch(
       transaction === 'batch'
         ? { slots: concurrency * batchSize, mostAhead: batchSize, chunk: batchSize }
         : { slots: concurrency, mostAhead: Math.max(concurrency, ENTRIES) },
     )
+    this.#pending = new PendingDeliveries({
+      port,
+      settings,
+      findStartable,
+      hasRoom: () => this.room >= this.worthwhile,
+      onLingerOver: () => this.#buffer.dispatch(),
+    })
     this.#buffer = new DeliveryBuffer({
       port,
       settings,
       signals,
       hasDeadLetterPlace: settings.deadLetter !== undefined,
-      findStartable,
-      hasRoom: () => this.room >= this.worthwhile,
+      pending: this.#pending,
       settle: (received, settlement) => settle(context, received, settlement),
       onKnown: (_received, settlement, elapsedMs) => {
         this.#prefetch.note(elapsedMs)
@@ -73,7 +81,11 @@ export class Dispatcher {
   }
 
   get inFlight(): number {
-    return this.#buffer.undecided + this.#buffer.settling + this.#parked.length
+    return this.#undecided + this.#buffer.settling + this.#parked.length
+  }
+
+  get #undecided(): number {
+    return this.#pending.size + this.#buffer.running
   }
 
   get capacity(): number {
@@ -85,7 +97,7 @@ export class Dispatcher {
     const { capacity } = this.#prefetch
     // Settling waits for SQS, not for a handler. The bound matters only if SQS hangs.
     if (this.#buffer.settling > 2 * capacity + 50) return 0
-    return capacity - this.#buffer.undecided - this.#parked.length
+    return capacity - this.#undecided - this.#parked.length
   }
 
   /** The least room that is worth a receive: prefetched messages keep the handlers busy meanwhile. */
@@ -99,7 +111,7 @@ export class Dispatcher {
   }
 
   take(received: readonly Received[]): void {
-    this.#buffer.add(byOrderingKey(received).flat())
+    this.#pending.add(byOrderingKey(received).flat())
     this.#buffer.dispatch()
   }
 
@@ -131,7 +143,7 @@ export class Dispatcher {
 
   /** Returns all messages that were not handed to the guard. */
   clear(): void {
-    const unstarted = [...this.#buffer.takeBack(), ...this.#parked]
+    const unstarted = [...this.#pending.takeBack(), ...this.#parked]
     this.#parked = []
     this.refuse(unstarted)
   }

@@ -3,8 +3,9 @@ import { seededRandom } from '../fixtures/random.ts'
 import { toDelivery } from '../memory/to-delivery.ts'
 import type { GuardPort, RunHooks } from '../model/guard-port.ts'
 import type { Settlement } from '../model/settlement.ts'
-import { DeliveryBuffer, type Startable, type StartLimits } from './delivery-buffer.ts'
+import { DeliveryBuffer, type StartLimits } from './delivery-buffer.ts'
 import { byOrderingKey, type Delivered } from './ordering.ts'
+import { PendingDeliveries, type Startable } from './pending-deliveries.ts'
 
 const ACK: Settlement = { kind: 'ack', by: 'processed' }
 
@@ -66,25 +67,28 @@ function openBuffer(
     logger: { error: () => undefined },
     run,
   } as unknown as GuardPort
+  const pending = new PendingDeliveries<Each>({
+    ...{ port, settings: { lingerMs }, findStartable, hasRoom },
+    onLingerOver: () => buffer.dispatch(),
+  })
   const buffer = new DeliveryBuffer<Each, void>({
     port,
-    settings: { batchSize, lingerMs },
+    settings: { batchSize },
     hasDeadLetterPlace: true,
     signals: { stop: stop.signal, abort: abort.signal },
-    findStartable,
-    hasRoom,
+    pending,
     settle: () => undefined,
     onKnown: () => undefined,
     onSettled: ({ id }, settlement) => void told.push({ id, settlement }),
   })
-  return { buffer, calls, timers, stop, told }
+  return { buffer, pending, calls, timers, stop, told }
 }
 
 const turn = (): Promise<void> => new Promise((resolve) => void setImmediate(resolve))
 
 test('no more groups run than the guard has slots, and a freed slot is filled in the next turn', async () => {
-  const { buffer, calls, told } = openBuffer('each', { concurrency: 2 })
-  buffer.add([each(0, 'a'), each(1, 'a'), each(2), each(3)])
+  const { buffer, pending, calls, told } = openBuffer('each', { concurrency: 2 })
+  pending.add([each(0, 'a'), each(1, 'a'), each(2), each(3)])
   buffer.dispatch()
   expect(calls.map(({ ids }) => ids)).toEqual([[0, 1, 2]])
   calls[0]?.hooks.onSettlement?.(0, ACK)
@@ -95,15 +99,15 @@ test('no more groups run than the guard has slots, and a freed slot is filled in
   await turn()
   expect(calls.map(({ ids }) => ids)).toEqual([[0, 1, 2], [3]])
   expect(told.map(({ id }) => id)).toEqual([0, 2])
-  expect(buffer.undecided).toBe(2)
+  expect(pending.size + buffer.running).toBe(2)
 })
 
 test('a batch starts when it is full or when its first delivery has waited for lingerMs', () => {
-  const { buffer, calls, timers } = openBuffer('batch', { batchSize: 2, lingerMs: 20 })
-  buffer.add([each(0)])
+  const { buffer, pending, calls, timers } = openBuffer('batch', { batchSize: 2, lingerMs: 20 })
+  pending.add([each(0)])
   buffer.dispatch()
   expect(calls).toEqual([])
-  buffer.add([each(1), each(2)])
+  pending.add([each(1), each(2)])
   buffer.dispatch()
   expect(calls.map(({ ids }) => ids)).toEqual([[0, 1]])
   // One timer, counted from the first delivery.
@@ -115,10 +119,10 @@ test('a batch starts when it is full or when its first delivery has waited for l
 // Red when only the size counts: a guard with a transaction per event waits although its slots are free.
 test('a call does not wait for deliveries that the free slots cannot take, or that the broker does not bring', () => {
   const slots = openBuffer('each', { concurrency: 2, batchSize: 5, lingerMs: 1_000 })
-  slots.buffer.add([each(0)])
+  slots.pending.add([each(0)])
   slots.buffer.dispatch()
   expect(slots.calls).toEqual([])
-  slots.buffer.add([each(1)])
+  slots.pending.add([each(1)])
   slots.buffer.dispatch()
   expect(slots.calls.map(({ ids }) => ids)).toEqual([[0, 1]])
   let room = 2
@@ -126,24 +130,24 @@ test('a call does not wait for deliveries that the free slots cannot take, or th
   for (const id of [0, 1]) {
     expect(broker.calls).toEqual([])
     room -= 1
-    broker.buffer.add([each(id)])
+    broker.pending.add([each(id)])
     broker.buffer.dispatch()
   }
   expect(broker.calls.map(({ ids }) => ids)).toEqual([[0, 1]])
 })
 
 test('a timer that waits for a batch is cancelled when nothing is pending any more', () => {
-  const { buffer, timers } = openBuffer('batch', { batchSize: 5, lingerMs: 20 })
-  buffer.add([each(0), each(1)])
-  expect(buffer.takeBack(({ id }) => id === 0).map(({ id }) => id)).toEqual([0])
+  const { pending, timers } = openBuffer('batch', { batchSize: 5, lingerMs: 20 })
+  pending.add([each(0), each(1)])
+  expect(pending.takeBack(({ id }) => id === 0).map(({ id }) => id)).toEqual([0])
   expect(timers.map(({ isCancelled }) => isCancelled)).toEqual([false])
-  expect(buffer.takeBack().map(({ id }) => id)).toEqual([1])
+  expect(pending.takeBack().map(({ id }) => id)).toEqual([1])
   expect(timers.map(({ isCancelled }) => isCancelled)).toEqual([true])
 })
 
 test('after a stop nothing starts, and running deliveries are still settled', async () => {
-  const { buffer, calls, stop, told } = openBuffer('each', { concurrency: 1 })
-  buffer.add([each(0), each(1)])
+  const { buffer, pending, calls, stop, told } = openBuffer('each', { concurrency: 1 })
+  pending.add([each(0), each(1)])
   buffer.dispatch()
   stop.abort()
   calls[0]?.end([ACK])
@@ -151,12 +155,12 @@ test('after a stop nothing starts, and running deliveries are still settled', as
   await turn()
   expect(told).toEqual([{ id: 0, settlement: ACK }])
   expect(calls).toHaveLength(1)
-  expect(buffer.takeBack().map(({ id }) => id)).toEqual([1])
+  expect(pending.takeBack().map(({ id }) => id)).toEqual([1])
 })
 
 test('a guard that rejects gives its deliveries back as abandoned and frees their slots', async () => {
-  const { buffer, calls, told } = openBuffer('each', { concurrency: 1 })
-  buffer.add([each(0), each(1)])
+  const { buffer, pending, calls, told } = openBuffer('each', { concurrency: 1 })
+  pending.add([each(0), each(1)])
   buffer.dispatch()
   calls[0]?.fail(new Error('a defect'))
   await turn()
@@ -174,7 +178,7 @@ test.each(Array.from({ length: 50 }, (_, seed) => seed))(
     const concurrency = 1 + below(4)
     const lingerMs = below(2) * 20
     const made = { concurrency, batchSize: 1 + below(5), lingerMs }
-    const { buffer, calls, timers, told } = openBuffer(transaction, made)
+    const { buffer, pending, calls, timers, told } = openBuffer(transaction, made)
     const all = Array.from({ length: 40 }, (_, id) =>
       each(id, random() < 0.5 ? `key-${below(4)}` : undefined),
     )
@@ -198,7 +202,7 @@ test.each(Array.from({ length: 50 }, (_, seed) => seed))(
       (): void => {
         const more = all.slice(added, added + 1 + below(5))
         added += more.length
-        if (more.length > 0) buffer.add(more)
+        if (more.length > 0) pending.add(more)
       },
       () => buffer.dispatch(),
       () => settleOne(calls[below(calls.length)]),
@@ -209,7 +213,7 @@ test.each(Array.from({ length: 50 }, (_, seed) => seed))(
           ?.fire(),
       (): void => {
         const one = below(all.length)
-        back.push(...buffer.takeBack(({ id }) => id === one).map(({ id }) => id))
+        back.push(...pending.takeBack(({ id }) => id === one).map(({ id }) => id))
       },
     ]
     for (let step = 0; step < 200; step += 1) {
@@ -223,7 +227,7 @@ test.each(Array.from({ length: 50 }, (_, seed) => seed))(
       expect(busy.reduce((sum, slots) => sum + slots, 0)).toBeLessThanOrEqual(concurrency)
       if (random() < 0.3) await turn()
     }
-    back.push(...buffer.takeBack().map(({ id }) => id))
+    back.push(...pending.takeBack().map(({ id }) => id))
     for (const call of calls) while (call.ids.some((id) => !known.has(id))) settleOne(call)
     await buffer.ended()
 
@@ -239,9 +243,9 @@ test.each(Array.from({ length: 50 }, (_, seed) => seed))(
       const ofGroup = run.filter((id) => keyOf.get(id) === key)
       expect(ofGroup).toEqual(ofGroup.toSorted((a, b) => a - b))
     }
-    expect({ undecided: buffer.undecided, settling: buffer.settling }).toEqual({
-      undecided: 0,
-      settling: 0,
+    const { running, settling } = buffer
+    expect({ pending: pending.size, running, settling }).toEqual({
+      ...{ pending: 0, running: 0, settling: 0 },
     })
   },
 )

@@ -7,14 +7,20 @@ import { type Delivered, SharedSlots } from './ordering.ts'
 import { processAndSettle } from './process-and-settle.ts'
 import type { RunSettings } from './run-options.ts'
 
-/** Which of the pending deliveries may start in one call of the guard. */
-export interface Startable<Each> {
+/** The deliveries of one call of the guard. */
+export interface GuardCall<Each> {
   /** Deliveries of one group run in order and share a slot. */
   readonly groups: readonly (readonly Each[])[]
-  /** Deliveries from the head of the queue that were considered. */
-  readonly considered: number
-  /** Considered deliveries that cannot start yet; they keep their place at the head. */
-  readonly blocked: readonly Each[]
+  /** In place of the signals of the buffer. */
+  readonly signals?: RunSignals | undefined
+  /** All deliveries of the call are settled. Must not reject. */
+  readonly onEnded?: (() => MaybeAsync<void>) | undefined
+}
+
+/** `stop`: start nothing more. `abort`: running handlers had their time. */
+export interface RunSignals {
+  readonly stop: AbortSignal
+  readonly abort: AbortSignal
 }
 
 /** Deliveries may start as long as neither is exceeded. */
@@ -23,16 +29,19 @@ export interface StartLimits {
   readonly deliveries: number
 }
 
+/** The deliveries that wait for a slot. */
+export interface Pending<Each> {
+  /** Takes the deliveries of the next call, in the order in which they start. Undefined if none may start now. */
+  take(limits: StartLimits): GuardCall<Each> | undefined
+}
+
 export interface DeliveryBufferOptions<Each extends Delivered, Answer> {
   readonly port: GuardPort
-  readonly settings: Pick<RunSettings, 'batchSize' | 'lingerMs'>
-  /** `stop`: start nothing more. `abort`: running handlers had their time. */
-  readonly signals: { readonly stop: AbortSignal; readonly abort: AbortSignal }
+  readonly settings: Pick<RunSettings, 'batchSize'>
+  readonly signals: RunSignals
   /** As in `RunHooks`. */
   readonly hasDeadLetterPlace: boolean
-  readonly findStartable: (pending: readonly Each[], limits: StartLimits) => Startable<Each>
-  /** Whether the broker may bring more before one of the received deliveries is settled. Asked while a batch waits. */
-  readonly hasRoom: () => boolean
+  readonly pending: Pending<Each>
   readonly onStart?: ((each: Each) => void) | undefined
   /** Tells the broker. Must neither throw nor reject. */
   readonly settle: (each: Each, settlement: Settlement) => MaybeAsync<Answer>
@@ -45,11 +54,10 @@ export interface DeliveryBufferOptions<Each extends Delivered, Answer> {
 }
 
 /**
- * The unsettled deliveries: pending, running, settling.
+ * The unsettled deliveries, from their start until the broker has their settlement.
  *
- * A delivery waits here until the guard has a slot for it, and in a guard of batches until its batch is full or the
- * first of the batch has waited for `lingerMs`. A batch is also full if the free slots take no more, or if the broker
- * brings no more. All slots that one turn of the event loop frees are filled by one call of the guard.
+ * A delivery is taken from the pending ones when the guard has a slot for it. All slots that one turn of the event loop
+ * frees are filled by one call of the guard.
  */
 export class DeliveryBuffer<Each extends Delivered, Answer> {
   /** Dispatches at the end of this turn of the event loop. */
@@ -60,27 +68,19 @@ export class DeliveryBuffer<Each extends Delivered, Answer> {
   readonly #options: DeliveryBufferOptions<Each, Answer>
   readonly #isBatch: boolean
   readonly #tasks = new RunCount()
-  #pending: Each[] = []
   #running = 0
   #settling = 0
   /** Slots of the guard that its calls occupy. */
   #busySlots = 0
-  #isLingerOver = false
-  #cancelLinger: (() => void) | undefined
 
   constructor(options: DeliveryBufferOptions<Each, Answer>) {
     this.#options = options
     this.#isBatch = options.port.settings.transaction === 'batch'
   }
 
-  /** Deliveries whose settlement is not known: pending or running. */
-  get undecided(): number {
-    return this.#pending.length + this.#running
-  }
-
-  /** Deliveries that the guard was not handed yet. */
-  get unstarted(): number {
-    return this.#pending.length
+  /** Deliveries that the guard was handed and whose settlement is not known. */
+  get running(): number {
+    return this.#running
   }
 
   /** Deliveries whose settlement the broker has not taken yet. */
@@ -88,32 +88,17 @@ export class DeliveryBuffer<Each extends Delivered, Answer> {
     return this.#settling
   }
 
-  add(deliveries: readonly Each[]): void {
-    const { port, settings } = this.#options
-    this.#pending.push(...deliveries)
-    if (settings.lingerMs === 0) this.#isLingerOver = true
-    else this.#cancelLinger ??= port.runtime.setTimer(() => this.#endLinger(), settings.lingerMs)
-  }
-
   /** Starts as much as the guard has slots for. */
   dispatch(): void {
-    const { signals } = this.#options
-    while (!signals.stop.aborted && this.#pending.length > 0) {
-      const groups = this.#takeStartable()
-      if (groups.length === 0) return
-      this.#run(groups)
+    const { port, settings, signals, pending } = this.#options
+    while (!signals.stop.aborted) {
+      const free = port.settings.concurrency - this.#busySlots
+      if (free <= 0) return
+      const groups = this.#isBatch ? Number.POSITIVE_INFINITY : free
+      const call = pending.take({ groups, deliveries: settings.batchSize })
+      if (call === undefined) return
+      this.#run(call)
     }
-    this.#isLingerOver = false
-    this.#cancelLinger?.()
-    this.#cancelLinger = undefined
-  }
-
-  /** Takes back pending deliveries: all of them, or those of which `isMeant` is true. */
-  takeBack(isMeant: (each: Each) => boolean = () => true): readonly Each[] {
-    const taken = this.#pending.filter(isMeant)
-    this.#pending = this.#pending.filter((each) => !isMeant(each))
-    if (this.#pending.length === 0) this.dispatch()
-    return taken
   }
 
   /** Settles a delivery that the guard is not handed. */
@@ -139,31 +124,8 @@ export class DeliveryBuffer<Each extends Delivered, Answer> {
     while (this.#tasks.running > 0) await this.#tasks.idle()
   }
 
-  #endLinger(): void {
-    this.#cancelLinger = undefined
-    this.#isLingerOver = true
-    this.dispatch()
-  }
-
-  /** Nothing while waiting for a fuller batch is allowed. */
-  #takeStartable(): readonly (readonly Each[])[] {
-    const { port, settings, findStartable, hasRoom } = this.#options
-    const free = port.settings.concurrency - this.#busySlots
-    if (free <= 0) return []
-    const deliveries = settings.batchSize
-    const limits = { groups: this.#isBatch ? Number.POSITIVE_INFINITY : free, deliveries }
-    const { groups, considered, blocked } = findStartable(this.#pending, limits)
-    const isFull =
-      considered - blocked.length >= deliveries ||
-      considered < this.#pending.length ||
-      groups.length >= limits.groups
-    if (!(isFull || this.#isLingerOver || !hasRoom())) return []
-    this.#pending.splice(0, considered, ...blocked)
-    return groups
-  }
-
-  #run(groups: readonly (readonly Each[])[]): void {
-    const { port, signals, hasDeadLetterPlace, onStart, onKnown } = this.#options
+  #run({ groups, signals = this.#options.signals, onEnded }: GuardCall<Each>): void {
+    const { port, hasDeadLetterPlace, onStart, onKnown } = this.#options
     const batch = groups.flat()
     const slots = new SharedSlots(this.#isBatch ? [batch] : groups)
     const startedAtMs = port.runtime.monotonic()
@@ -178,7 +140,9 @@ export class DeliveryBuffer<Each extends Delivered, Answer> {
       this.dispatchSoon()
       return this.#settle(each, settlement)
     }
-    this.track(processAndSettle(port, batch, { ...signals, hasDeadLetterPlace, settle }))
+    const { stop, abort } = signals
+    const call = processAndSettle(port, batch, { stop, abort, hasDeadLetterPlace, settle })
+    this.track(onEnded === undefined ? call : call.then(onEnded).then(this.dispatchSoon))
   }
 
   /** What is known at once counts for the next delivery at once. */

@@ -61,8 +61,9 @@ export {
 export { type DeadLetterPlace, registerPublisher } from './dead-letter-place.ts'
 export {
   DeliveryBuffer,
+  type GuardCall,
   oncePerTurn,
-  type Startable,
+  type RunSignals,
   type StartLimits,
 } from './delivery-buffer.ts'
 export { readEnvelope, withEnvelope, writeEnvelope } from './envelope.ts'
@@ -77,7 +78,8 @@ export {
   refuseParameters,
 } from './operator.ts'
 export { byOrderingKey, type Delivered, toBatches } from './ordering.ts'
-export { Prefetch, Reserve } from './prefetch.ts'
+export { PendingDeliveries, type Startable } from './pending-deliveries.ts'
+export { PullPrefetch, PushPrefetch } from './prefetch.ts'
 export { processAndSettle } from './process-and-settle.ts'
 export { isGuardClosed, Recovery } from './recovery.ts'
 export {

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { Prefetch, Reserve } from './prefetch.ts'
+import { PullPrefetch, PushPrefetch } from './prefetch.ts'
 
 const repeated = (times: number, act: () => void): void => {
   for (let n = 0; n < times; n += 1) act()
@@ -8,18 +8,18 @@ const repeated = (times: number, act: () => void): void => {
 
 /** After many messages and receives of the same length. */
 function settled(
-  options: ConstructorParameters<typeof Prefetch>[0],
+  options: ConstructorParameters<typeof PullPrefetch>[0],
   messageMs: number,
   receiveMs?: number,
 ) {
-  const prefetch = new Prefetch(options)
+  const prefetch = new PullPrefetch(options)
   repeated(50, () => prefetch.note(messageMs))
   if (receiveMs !== undefined) repeated(50, () => prefetch.noteReceive(receiveMs))
   return prefetch
 }
 
 test('nothing is fetched ahead before a message has shown how long one takes', () => {
-  const prefetch = new Prefetch({ slots: 8, mostAhead: 10 })
+  const prefetch = new PullPrefetch({ slots: 8, mostAhead: 10 })
   prefetch.noteReceive(5)
   expect([prefetch.ahead, prefetch.capacity, prefetch.worthwhile]).toEqual([0, 8, 1])
 })
@@ -72,7 +72,7 @@ test('the slots stay busy while a receive is under way, and the bound holds for 
 const none = { waiting: 0, blocked: 0 }
 
 test('a reserve comes with quick messages at once, and goes a second after they have become slow', () => {
-  const reserve = new Reserve({ slots: 4, size: 2, most: 12 })
+  const reserve = new PushPrefetch({ slots: 4, size: 2, most: 12 })
   expect(reserve.prefetches(none, 0)).toEqual([4])
   reserve.note(99)
   expect(reserve.prefetches(none, 10)).toEqual([4, 2])
@@ -89,7 +89,7 @@ test('a reserve comes with quick messages at once, and goes a second after they 
 })
 
 test('messages that need no slot are made up for, up to the most that may be in hand', () => {
-  const reserve = new Reserve({ slots: 4, size: 2, most: 11 })
+  const reserve = new PushPrefetch({ slots: 4, size: 2, most: 11 })
   const countOf = (waiting: number, blocked: number, nowMs: number): number =>
     reserve.prefetches({ waiting, blocked }, nowMs).length - 1
   expect([countOf(1, 0, 0), countOf(2, 0, 0), countOf(3, 0, 0), countOf(9, 0, 0)]).toEqual([
@@ -102,10 +102,10 @@ test('messages that need no slot are made up for, up to the most that may be in 
 })
 
 test('messages of exactly the length of a border change nothing', () => {
-  const reserve = new Reserve({ slots: 4, size: 2, most: 12 })
+  const reserve = new PushPrefetch({ slots: 4, size: 2, most: 12 })
   reserve.note(100)
   expect(reserve.prefetches(none, 0)).toEqual([4])
-  const quick = new Reserve({ slots: 4, size: 2, most: 12 })
+  const quick = new PushPrefetch({ slots: 4, size: 2, most: 12 })
   quick.note(50)
   expect(quick.prefetches(none, 0)).toEqual([4, 2])
   // The average is exactly the upper border.
@@ -114,7 +114,7 @@ test('messages of exactly the length of a border change nothing', () => {
 })
 
 test('a reserve that is still needed rests anew', () => {
-  const reserve = new Reserve({ slots: 4, size: 2, most: 12 })
+  const reserve = new PushPrefetch({ slots: 4, size: 2, most: 12 })
   const countAt = (waiting: number, nowMs: number): number =>
     reserve.prefetches({ waiting, blocked: 0 }, nowMs).length - 1
   expect([countAt(1, 0), countAt(1, 900)]).toEqual([1, 1])

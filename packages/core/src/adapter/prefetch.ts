@@ -5,7 +5,7 @@ const LEAST_MS = 0.01
 /** Weight of the newest message in the moving average. */
 const NEWEST = 0.2
 
-export interface PrefetchOptions {
+export interface PullPrefetchOptions {
   /** Messages that run at the same time. */
   readonly slots: number
   /** Most messages beyond the slots. */
@@ -17,15 +17,15 @@ export interface PrefetchOptions {
   readonly chunk?: number | undefined
 }
 
-/** How many messages may be unsettled: those that run, and those that can start soon. */
-export class Prefetch {
+/** For a broker that is asked for messages: how many may be unsettled, those that run and those that can start soon. */
+export class PullPrefetch {
   readonly #slots: number
   readonly #mostAhead: number
   readonly #chunk: number
   #messageMs: number | undefined
   #receiveMs: number | undefined
 
-  constructor({ slots, mostAhead, chunk = Math.ceil(slots / 2) }: PrefetchOptions) {
+  constructor({ slots, mostAhead, chunk = Math.ceil(slots / 2) }: PullPrefetchOptions) {
     this.#slots = slots
     this.#mostAhead = mostAhead
     this.#chunk = chunk
@@ -74,7 +74,7 @@ const SLOW_MS = 200
 /** A reserve ends when it was not needed for this time: beginning and ending one costs requests. */
 const REST_MS = 1_000
 
-export interface ReserveOptions {
+export interface PushPrefetchOptions {
   /** Messages that run at the same time. */
   readonly slots: number
   /** Messages that one reserve brings. */
@@ -98,14 +98,14 @@ export interface WithoutSlot {
  * way is idle, so quick messages get a reserve, which is one more consumer. Behind slow messages a reserve would only
  * wait, and be kept from idle neighbours. More reserves make up for held messages, which need no slot.
  */
-export class Reserve {
-  readonly #options: ReserveOptions
+export class PushPrefetch {
+  readonly #options: PushPrefetchOptions
   #messageMs: number | undefined
   #isQuick = false
   #count = 0
   #neededAtMs = 0
 
-  constructor(options: ReserveOptions) {
+  constructor(options: PushPrefetchOptions) {
     this.#options = options
   }
 
