@@ -109,9 +109,7 @@ async function runStored(
     resolving.push(deleting)
     report(member.event, outcome, facts)
   }
-  const { verdictOn } = background.publisher
-  const processing = { ...background, signals, observe, verdictOn }
-  await processReceived(processing, { events: free, decided: [] })
+  await processReceived({ ...background, signals, observe }, { events: free, decided: [] })
   await Promise.all(resolving)
 }
 

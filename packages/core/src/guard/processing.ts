@@ -6,7 +6,6 @@ import { concernsStore, describeError, StoreUnavailableError } from '../model/er
 import type { InFlightEvent, Timings } from '../model/in-flight-event.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import type { Outcome } from '../settlement/outcome.ts'
-import type { DeadLetterPublisher } from '../settlement/publish-dead-letter.ts'
 import type { HandlerCall } from '../transaction/engine.ts'
 import type { OpenStores } from './open-stores.ts'
 
@@ -18,8 +17,6 @@ export interface Processing {
   readonly breaker: Breaker
   readonly inFlight: InFlight
   readonly signals: StopSignals
-  /** The verdict on a message without an event key whose dead letter could not be published yet. */
-  readonly verdictOn: DeadLetterPublisher['verdictOn']
   /** Step 5. Called once for each delivery, with its index in the call, after everything is stored. */
   readonly observe: (index: number, outcome: Outcome, facts: Facts) => void
 }

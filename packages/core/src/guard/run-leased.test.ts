@@ -60,7 +60,7 @@ async function setUp(
   const context = {
     ...{ options, call, stores, signals: stopSignals([stop.signal]) },
     ...{ breaker: createBreaker(runtime), inFlight: createInFlight(runtime) },
-    ...{ verdictOn: () => undefined, observe: () => undefined },
+    observe: () => undefined,
   }
   const concluded: Concluded[] = []
   const run = async (...members: readonly InFlightEvent[]) => {

@@ -110,20 +110,15 @@ function outcomeOf(options: ResolvedOptions, member: InFlightEvent, end: Handler
   return failureOutcome(options, attemptWithoutRecord(member), end.error)
 }
 
-/** Runs a message without a key, unless it has its verdict and only its dead letter could not be published. */
+/** Runs a message without a key. A dead letter is recorded before its delivery is settled. */
 export async function runWithoutKey(
   processing: Processing,
   member: InFlightEvent,
 ): Promise<RunEnd> {
-  const verdict = processing.verdictOn(member.event.delivery)
-  const { handlerMs, outcome } =
-    verdict === undefined
-      ? await runUnclaimed(processing, member)
-      : { outcome: { ...verdict, repeated: true } as const, handlerMs: undefined }
+  const { handlerMs, outcome } = await runUnclaimed(processing, member)
   return { outcome: await recorded(processing, member, outcome), handlerMs }
 }
 
-/** Writes the durable record of a dead letter before its delivery is settled. */
 async function recorded(
   processing: Processing,
   { event: { delivery } }: InFlightEvent,

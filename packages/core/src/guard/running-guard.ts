@@ -54,7 +54,7 @@ export class RunningGuard implements GuardPort {
   readonly #openStores: () => Promise<OpenStores>
   readonly #publisher: DeadLetterPublisher
   readonly #runs = new RunCount()
-  readonly #shared: Pick<Processing, 'options' | 'call' | 'breaker' | 'inFlight' | 'verdictOn'>
+  readonly #shared: Pick<Processing, 'options' | 'call' | 'breaker' | 'inFlight'>
   readonly #settlingParts: SettlingParts
   readonly #deadLetters = new Set<Promise<unknown>>()
   readonly #closing = new AbortController()
@@ -79,8 +79,7 @@ export class RunningGuard implements GuardPort {
     this.#openStores = createStoreOpener(options, call, this.#breaker)
     this.#publisher = createDeadLetterPublisher(options, this.#closing.signal)
     const [breaker, inFlight] = [this.#breaker, createInFlight(options.runtime)]
-    const { verdictOn } = this.#publisher
-    this.#shared = { options, call, breaker, inFlight, verdictOn }
+    this.#shared = { options, call, breaker, inFlight }
     const onSettled: SettlingParts['onSettled'] = ({ kind }) => {
       this.#inHand -= 1
       if (kind === 'parked') this.#background?.wake()
@@ -120,8 +119,8 @@ export class RunningGuard implements GuardPort {
         return settling.settlements
       }
       const observe = settling.observerWith(stores)
-      const { options, call, breaker, inFlight, verdictOn } = this.#shared
-      const processing = { options, call, breaker, inFlight, verdictOn, stores, signals, observe }
+      const { options, call, breaker, inFlight } = this.#shared
+      const processing = { options, call, breaker, inFlight, stores, signals, observe }
       await processDeliveries(processing, deliveries)
       if (settling.checking !== undefined) await Promise.all(settling.checking)
       endProbe?.()

@@ -15,7 +15,6 @@ import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { messageHash, withRaw } from '../support/adapter-registry.ts'
 import type { Outcome } from './outcome.ts'
 import { type CallEnd, PlaceCalls, PUBLISH_BUDGET_MS } from './place-calls.ts'
-import { Unpublished } from './unpublished.ts'
 
 /**
  * The right to publish lasts longer than the call, ms: a call that the broker answers in time is never overtaken by
@@ -42,8 +41,6 @@ export interface DeadLetterPublisher {
     publish: Publish,
     session: Session | undefined,
   ): Promise<DeadLetterAnswer>
-  /** The verdict on a message without an event key, while its dead letter could not be published. */
-  verdictOn(delivery: Delivery): Dead | undefined
   register: GuardPort['registerPublisher']
   /**
    * Publishes a stored dead letter. Undefined without a publisher for its source: it is left to another guard. Never
@@ -66,7 +63,6 @@ export function createDeadLetterPublisher(
   const publishers = new Set<{ readonly source: PublisherSource; readonly publish: Publish }>()
   const places = new WeakMap<Publish, PlaceCalls>()
   const running = new Set<Promise<unknown>>()
-  const unpublished = new Unpublished()
   const shared = { options, closing, running }
   const placeOf = (publish: Publish): PlaceCalls => {
     const place = places.get(publish) ?? new PlaceCalls(publish, options.runtime)
@@ -93,11 +89,8 @@ export function createDeadLetterPublisher(
         session !== undefined && outcome.ref !== undefined
           ? publishRecorded({ ...shared, place, session, toWhole }, outcome.ref)
           : publishUnrecorded(options, place, { ...note, outcome })
-      const answer = await track(running, attempt)
-      if (note.eventId === undefined) unpublished.tried(delivery, outcome, answer)
-      return answer
+      return track(running, attempt)
     },
-    verdictOn: (delivery) => unpublished.of(delivery),
     register: (source, publish) => {
       const registered = { source, publish }
       publishers.add(registered)
