@@ -77,7 +77,7 @@ async function play(seed: number): Promise<void> {
 
 // Red when a lost channel, a late confirm or a refused call leaves a message in hand for ever, settles it twice, or runs
 // it twice.
-test.each(Array.from({ length: Number(process.env['SEEDS'] ?? 30) }, (_, n) => n + 1))(
+test.each(Array.from({ length: Number(process.env['SEEDS'] ?? 10) }, (_, n) => n + 1))(
   'after faults at random every message has one effect and is acked once: %i',
   play,
 )

@@ -38,7 +38,7 @@ async function faults(play: Play, isRecreated: boolean): Promise<void> {
 }
 
 const SEEDS: readonly number[] = Array.from(
-  { length: Number(process.env['SEEDS'] ?? 15) },
+  { length: Number(process.env['SEEDS'] ?? 5) },
   (_, index) => Number(process.env['FROM'] ?? 1) + index,
 )
 

@@ -184,7 +184,7 @@ const FAULTS = ['none', 'none', 'network', 'silence'] as const
 const LOST: Settlement = { kind: 'abandon', reason: 'lease-lost' }
 
 // Red when a partition stays paused, or is never committed, after rebalances, crashes and requests without an answer.
-test.each(Array.from({ length: Number(process.env['SEEDS'] ?? 100) }, (_, n) => n + 1))(
+test.each(Array.from({ length: Number(process.env['SEEDS'] ?? 20) }, (_, n) => n + 1))(
   'after faults at random every partition is read and committed to its end, and never past a record that is not done: %i',
   async (seed) => {
     expect(await play(seed)).toEqual(PARTITIONS.map(() => RECORDS))

@@ -9,7 +9,7 @@ import {
 } from '@onceward/core'
 import { toStartError } from './errors.ts'
 import type { Namespace } from './keys.ts'
-import type { RunScript } from './run-script.ts'
+import type { RunScript } from './scripts.ts'
 import { type Transitions, transitionsIn } from './transitions.ts'
 
 /** A setting of the server that works, but not well. */

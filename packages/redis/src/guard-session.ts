@@ -9,13 +9,17 @@ import {
   StoreUnavailableError,
 } from '@onceward/core'
 import { type Finding, selfTest } from './doctor.ts'
-import { createForeignKeyReport, type OnForeignKey } from './foreign-keys.ts'
 import type { Namespace } from './keys.ts'
 import type { History } from './postgres-history.ts'
-import type { RunScript } from './run-script.ts'
 import { marksWithoutRow } from './sample-marks.ts'
+import type { RunScript } from './scripts.ts'
 import { inBudget, LateError, type TimeBudget } from './time-budget.ts'
-import { type Transitions, transitionsIn } from './transitions.ts'
+import {
+  createForeignKeyReport,
+  type OnForeignKey,
+  type Transitions,
+  transitionsIn,
+} from './transitions.ts'
 
 /** Longest self-test. Its first call may open the connection. */
 const SELF_TEST_MS = 2_000

@@ -16,8 +16,7 @@ import {
   redisOptions,
 } from './options.ts'
 import { BoundHistory, fixedHistory } from './postgres-history.ts'
-import { createScriptRunner, type RunScript } from './run-script.ts'
-import { createScripts, type Scripts } from './scripts.ts'
+import { createScriptRunner, createScripts, type RunScript, type Scripts } from './scripts.ts'
 import { createTimeBudget, inBudget } from './time-budget.ts'
 import { transitionsIn } from './transitions.ts'
 

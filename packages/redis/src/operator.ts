@@ -4,8 +4,7 @@ import { type RedisLike, toEvaluate } from './client.ts'
 import { type Finding, selfTest } from './doctor.ts'
 import { boundTo, type Namespace } from './keys.ts'
 import { DEFAULTS, markMsOf, redisOptions } from './options.ts'
-import { createScriptRunner, type RunScript } from './run-script.ts'
-import { createScripts } from './scripts.ts'
+import { createScriptRunner, createScripts, type RunScript } from './scripts.ts'
 
 export type { Finding } from './doctor.ts'
 

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { EventId, LeaseRegistration } from '@onceward/core'
 import { boundTo, idOf, type Namespace, partitionOf } from './keys.ts'
-import type { RunScript } from './run-script.ts'
+import type { RunScript } from './scripts.ts'
 
 const PARTITIONS = 256
 

@@ -214,7 +214,7 @@ async function play(seed: number): Promise<void> {
 }
 
 // Red when an answer that is lost, late, odd or partly refused leaves a message in hand for ever, or runs it twice.
-test.each(Array.from({ length: Number(process.env['SEEDS'] ?? 30) }, (_, n) => n + 1))(
+test.each(Array.from({ length: Number(process.env['SEEDS'] ?? 10) }, (_, n) => n + 1))(
   'after faults at random every message has one effect and is deleted, in the order of its group: %i',
   play,
 )

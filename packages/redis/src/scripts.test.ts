@@ -3,9 +3,8 @@ import { newId } from '@onceward/testing/conformance'
 import { describe, expect, it, test } from 'vitest'
 import type { ScriptCall } from './client.ts'
 import { bucketKeys, keyOf, type Namespace } from './keys.ts'
-import { createScriptRunner, type ScriptEntry } from './run-script.ts'
 import type { ScriptName } from './scripts.ts'
-import { createScripts } from './scripts.ts'
+import { createScriptRunner, createScripts, type ScriptEntry } from './scripts.ts'
 
 const marked: Namespace = { name: 'orders', markMs: 500, bucketSecret: 's', keepMs: 1_000 }
 const unmarked: Namespace = { ...marked, markMs: 0 }
