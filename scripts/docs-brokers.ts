@@ -1,4 +1,4 @@
-import type { OptionDoc } from '../packages/core/src/options/derived.ts'
+import type { OptionDoc } from '../packages/core/src/options/table.ts'
 
 /** One row of a table of options. */
 export type Doc = Omit<OptionDoc, 'name'>

@@ -1,4 +1,4 @@
-import { OPTION_DOCS, OPTION_RULES, type OptionDoc } from '../packages/core/src/options/derived.ts'
+import { OPTION_DOCS, OPTION_RULES, type OptionDoc } from '../packages/core/src/options/table.ts'
 import {
   DEFAULTS as HTTP_DEFAULTS,
   LARGEST_BODY,

@@ -40,7 +40,7 @@ export type {
 } from './model/guard-reading.ts'
 export type { Logger } from './model/logger.ts'
 export type { Defaults } from './options/options.ts'
-export { DEFAULTS, OPTION_DOCS, type OptionDoc } from './options/derived.ts'
+export { DEFAULTS, OPTION_DOCS, type OptionDoc } from './options/table.ts'
 
 // Identity.
 export {

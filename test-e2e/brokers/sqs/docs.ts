@@ -1,4 +1,4 @@
-import { DEFAULTS as GUARD_DEFAULTS } from '../../../packages/core/src/options/derived.ts'
+import { DEFAULTS as GUARD_DEFAULTS } from '../../../packages/core/src/options/table.ts'
 import { receiveBudget } from '../../../packages/sqs/src/doctor.ts'
 import {
   type ConsumeSqsOptions,

@@ -9,10 +9,10 @@ import {
 } from '../identity/resolvers.ts'
 import { ConfigurationError } from '../model/errors.ts'
 import { defaultLogger, type Logger, safeLogger } from '../model/logger.ts'
-import { OPTION_RULES, withDefaults } from '../options/derived.ts'
 import type { GuardOptions } from '../options/options.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { brokenRules } from '../options/rules.ts'
+import { OPTION_RULES, withDefaults } from '../options/table.ts'
 
 const DEFAULT_KEYS = [cloudEventKey(), idempotencyKeyHeader(), snsKey(), eventBridgeKey()]
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { DEFAULTS, OPTION_DOCS, OPTION_RULES, withDefaults } from './derived.ts'
+import { DEFAULTS, OPTION_DOCS, OPTION_RULES, withDefaults } from './table.ts'
 
 test('every default stands in the documents as the engine uses it', () => {
   const { retry, ...flat } = DEFAULTS

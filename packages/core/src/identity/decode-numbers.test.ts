@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { holdsRounded } from './rounded-numbers.ts'
+import { holdsRounded } from './decode.ts'
 
 /** The number as digits and a power of ten, by arithmetic without bounds: slow and plainly right. */
 function exactly(literal: string): string {
