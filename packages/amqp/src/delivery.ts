@@ -219,7 +219,7 @@ function restored(message: ConsumeMessage): ConsumeMessage {
   const routingKey = readableText(carried[CARRIED.routingKey]) ?? fields.routingKey
   const cc = carried[CARRIED.cc]
   const kept = carried[CARRIED.kept]
-  // A publisher may have written anything there, and the characters of a text or the bytes of a buffer are no headers.
+  // A publisher may have written anything there, and the characters of a text or the bytes of a buffer are not headers.
   const isTable = typeof kept === 'object' && !Array.isArray(kept) && !ArrayBuffer.isView(kept)
   const headers = { ...withoutOurs(carried), ...defined({ CC: cc }), ...(isTable ? kept : {}) }
   const expiration = carried[CARRIED.expiration]

@@ -241,7 +241,7 @@ export function levelFindings({ levelsMs }: Pick<Settings, 'levelsMs'>): Finding
 function unknownFindings(queue: string): Findings {
   const text =
     `The arguments of '${queue}' could not be read: this user may not declare it, or the server does not say. ` +
-    'Check that it is no stream, and that a delivery limit has a dead-letter exchange beside it.'
+    'Check that it is not a stream, and that a delivery limit has a dead-letter exchange beside it.'
   return { problems: [], warnings: [text] }
 }
 

@@ -29,7 +29,7 @@ export interface HttpHealth {
    * before the first look, and otherwise.
    */
   readonly waiting?: { readonly deliveries: number; readonly dueForMs: number } | undefined
-  /** Everything that failed when it was last asked, also dependencies that the guard can work without. */
+  /** Dependencies whose last call failed, including those that the guard can work without. */
   readonly outages: readonly { readonly dependency: string; readonly error: unknown }[]
 }
 

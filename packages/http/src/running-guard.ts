@@ -244,7 +244,7 @@ export class RunningHttpGuard {
     return outcomeOf(settlement, { nowMs, unanswered })
   }
 
-  /** Headers may be credentials, so they are left out, but for those that are stored. */
+  /** Headers may be credentials, so they are left out, except those that are stored. */
   #toDelivery(exchange: Exchange): Delivery {
     const { later } = this.#plan
     const { contentType, key, request } = exchange

@@ -16,7 +16,7 @@ const NULL_HEADERS = 'x-onceward-null-headers'
 /** Every in-sync replica must have the dead letter before the offset passes the original. */
 const ALL_REPLICAS = -1
 
-/** One publisher for each `deadLetter` option: the guard tells the places apart by their publishers. */
+/** One publisher for each `deadLetter` option: the guard distinguishes the places by their publishers. */
 const PUBLISHERS = new WeakMap<object, Publish>()
 
 export function placeOf({ deadLetter }: Pick<Settings, 'deadLetter'>): DeadLetterPlace {

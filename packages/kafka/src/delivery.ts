@@ -15,7 +15,7 @@ export type KafkaRecord = Pick<EachMessagePayload, 'topic' | 'partition' | 'mess
  * Makes a delivery of a record. Headers that are not valid UTF-8 are only in `raw`; a tombstone has an empty body.
  *
  * The incarnation is the cluster and the record's own timestamp. A topic that was deleted and created again has other
- * timestamps at the offsets it uses again, and kafkajs supports no version of the protocol that tells a topic's id.
+ * timestamps at the offsets it uses again, and kafkajs supports no version of the protocol that has a topic's id.
  *
  * @param clusterId - Undefined if it is not known: see `wrapKafka`.
  */

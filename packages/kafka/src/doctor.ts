@@ -82,7 +82,7 @@ export const missingTopic = (option: string, topic: string): string =>
   `The topic of \`${option}\`, '${shown(topic)}', does not exist in this cluster, or this client may not describe it. ` +
   'Create it, or correct the name.'
 
-/** Nothing tells the cluster of the producer, so its topic is looked for where the records are. */
+/** The producer does not show its cluster, so its topic is looked up where the records are. */
 const missingDeadLetterTopic = (topic: string): string =>
   `${missingTopic('deadLetter.topic', topic)} It must be in the cluster that is consumed. If your producer sends to ` +
   'another cluster, use `wrapKafka`, which does not check topics, or create the topic here and mirror it to there.'

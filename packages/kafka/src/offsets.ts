@@ -24,7 +24,7 @@ export interface InHand extends Delivered {
   suspect(): void
   /** The delivery is not needed any more. It keeps the answer of the broker in memory that brought its record. */
   forget(): void
-  /** The next run counts one delivery more. Kafka counts none, and a record without an event key has no other count. */
+  /** The next run counts one delivery more. Kafka keeps no delivery count, and a record without an event key has no row, so the adapter counts. */
   countFailure(): void
 }
 

@@ -14,7 +14,7 @@ export type LambdaEventBridgeHandler = (event: object, context?: LambdaContext) 
  * the payload. The `id` of the event is the event key. Throws if the event is not done, and Lambda tries again, by default
  * twice and for six hours at most: configure an on-failure destination, or put a queue in between.
  *
- * @throws {@link ConfigurationError} here for options that cannot work; by the function for what is no event.
+ * @throws {@link ConfigurationError} here for options that cannot work; by the function for a value that is not an event.
  *
  * @example
  * ```ts

@@ -91,7 +91,7 @@ const isByte = (value: unknown): value is number =>
 const toBytes = (base64: unknown): Buffer | null =>
   typeof base64 === 'string' ? Buffer.from(base64, 'base64') : null
 
-/** Headers come in their order. Repeated ones become a list, as in kafkajs; a value that is no list of bytes is left out. */
+/** Headers come in their order. Repeated ones become a list, as in kafkajs; a value that is not a list of bytes is left out. */
 function toHeaderBytes(headers: readonly unknown[]): KafkaRecord['message']['headers'] {
   const found = new Map<string, Buffer | Buffer[]>()
   for (const [name, bytes] of headers.flatMap((header) => Object.entries(fieldsOf(header)))) {

@@ -18,7 +18,7 @@ export interface LambdaOptions {
   readonly marginMs?: number | undefined
 }
 
-/** How a wrapper tells Lambda that only some messages of a batch failed. */
+/** How a wrapper reports to Lambda that only some messages of a batch failed. */
 export interface PartialResponseOptions {
   /**
    * True: the answer lists the messages that are not done. The event source mapping must have `ReportBatchItemFailures`

@@ -20,7 +20,7 @@ export async function main(args: readonly string[]): Promise<ExitCode> {
     return ended.code
   } catch (error) {
     if (error instanceof CommanderError && error.exitCode === 0) return EXIT.ok
-    // Without --json the parser has told it, with its advice.
+    // Without --json the parser has printed it, with its advice.
     if (error instanceof CommanderError && !isJson) return EXIT.usage
     const { message, exitCode } =
       error instanceof CommanderError

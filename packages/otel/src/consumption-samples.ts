@@ -15,7 +15,7 @@ export interface Sample {
   readonly attributes: Readonly<Record<string, string>>
 }
 
-/** @throws {@link ConfigurationError} for what is no consumption. */
+/** @throws {@link ConfigurationError} for a value that is not a consumption. */
 export function namedConsumptions(
   caller: string,
   consumptions: MeteredConsumptions,

@@ -79,7 +79,7 @@ function settlementAttributes(record: OutcomeRecord): Attributes {
   }
 }
 
-/** What the run ended with, if not with an ack. The names of errors are without number, so they are no attribute. */
+/** How the run ended, if not with an ack. Names of errors are unbounded, so they are not an attribute. */
 function errorType({ cause, settlement }: OutcomeRecord): Attributes {
   if (settlement.kind === 'ack') return {}
   return { [CONVENTIONS.errorType]: cause ?? settlement.reason }

@@ -5,7 +5,7 @@ import type { Metric } from './names.ts'
 export type Tell<Metrics> = (metric: keyof Metrics, value: number, attributes: Attributes) => void
 
 /**
- * Makes the instruments of a table of metrics. `read` tells their values whenever metrics are collected, until the
+ * Makes the instruments of a table of metrics. `read` reports their values whenever metrics are collected, until the
  * returned function is called.
  */
 export function observe<Metrics extends Readonly<Record<string, Metric>>>(

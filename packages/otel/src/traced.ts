@@ -29,7 +29,7 @@ type Given = Event | readonly Event[]
 type Nothing = void | Promise<void>
 /**
  * The first parameter of a handler whose guard has no schema, so that nothing else gives its type. The guards expect
- * different results, which tells them apart: a handler of `createBatchGuard` returns nothing, so it takes a list.
+ * different results: a handler of `createBatchGuard` returns nothing, so it takes a list.
  */
 type Untyped<Result> = [Nothing] extends [Result]
   ? [Result] extends [Nothing]

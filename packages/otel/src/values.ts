@@ -6,7 +6,7 @@ const all = <Value extends string>(values: Readonly<Record<Value, true>>): reado
 
 type Dependency = Exclude<DependencyOutage['dependency'], 'broker'>
 
-/** The closed sets that are told completely, so that a series begins before its first trouble. */
+/** The closed sets that are reported completely, so that a series exists before its first failure. */
 export const DEPENDENCIES: readonly Dependency[] = all<Dependency>({
   inbox: true,
   leases: true,

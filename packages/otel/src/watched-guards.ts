@@ -96,7 +96,7 @@ function tellGuards(tell: Guards, name: string, { closed, readings }: Readings):
   tellPool(tell, consumer, readings)
 }
 
-/** Guards of one consumer usually share a pool, and nothing tells whether they do. The fullest one is shown. */
+/** Guards of one consumer usually share a pool, but not always. The fullest one is shown. */
 function tellPool(
   tell: Guards,
   consumer: Readonly<Record<string, string>>,

@@ -155,7 +155,7 @@ function losesSession(error: unknown): boolean {
 /**
  * Whether a failure that could not be recorded on its own connection is recorded by the short transactions: it waited for
  * a row, lost against a concurrent transaction, or its connection has ended. That
- * one backend went is no outage.
+ * one backend went is not an outage.
  */
 export function needsOwnTransaction(error: unknown): boolean {
   const isRace = diagnose(error) === 'serialization' || isRacingReindex(error)

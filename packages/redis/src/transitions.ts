@@ -123,7 +123,7 @@ function toClaimResult(answer: unknown): ClaimResult {
   }
 }
 
-/** Like any other entry that cannot be read, a result that is no JSON must not fail the rest of its batch. */
+/** Like any other entry that cannot be read, a result that is not JSON must not fail the rest of its batch. */
 function withResult(json: string): ClaimResult {
   try {
     return { kind: 'duplicate', result: JSON.parse(json) as Json }

@@ -31,7 +31,7 @@ export interface WrappedSqs {
  *
  * The same engine as `consumeSqs`: messages are kept hidden while they are worked on, deleted, deferred or sent to
  * the dead-letter queue when their settlement is stored. The answer resolves when all that is done. It is always
- * an empty list, which tells every version of sqs-consumer to delete nothing itself: versions before 14 take
+ * an empty list, so that no version of sqs-consumer deletes anything itself: versions before 14 take
  * `undefined` for "delete all". Leave its `alwaysAcknowledge` and `terminateVisibilityTimeout` off.
  *
  * A wrapped loop does not stop receiving while the store is down (each receive then counts towards

@@ -17,7 +17,7 @@ export interface DelayQueuesOptions {
 /** A message whose copy was refused is deferred again when it leaves the hand; that takes less than this time. */
 const SLACK_MS = 2_000
 /**
- * A policy may delete a queue that is not used for some time (`expires`), with its messages. To publish is no use of a queue;
+ * A policy may delete a queue that is not used for some time (`expires`), with its messages. Publishing does not count as use of a queue;
  * to look at it is one, except at a quorum queue.
  */
 const LOOK_MS = 60_000

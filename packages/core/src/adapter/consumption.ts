@@ -49,7 +49,7 @@ export interface Dispatching extends Pick<Health, 'inFlight'> {
 
 /** Carries out settlements. */
 export interface Settling extends Pick<Health, 'settleFailures'> {
-  /** What the broker has not been told of although it was processed. */
+  /** Processed messages whose settlement the broker does not have. */
   readonly notice?: string | undefined
 }
 
@@ -62,7 +62,7 @@ export interface ConsumerLoop {
   readonly finish: () => Promise<void>
 }
 
-/** What a consumption tells its receiver and dispatcher. */
+/** What a consumption passes to its receiver and dispatcher. */
 export interface LoopSignals {
   /** Aborted: start nothing more. */
   readonly stop: AbortSignal

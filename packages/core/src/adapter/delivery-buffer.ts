@@ -45,9 +45,9 @@ export interface DeliveryBufferOptions<Each extends Delivered, Answer> {
   readonly onStart?: ((each: Each) => void) | undefined
   /** Tells the broker. Must neither throw nor reject. */
   readonly settle: (each: Each, settlement: Settlement) => MaybeAsync<Answer>
-  /** The settlement is stored; the broker is told next. */
+  /** The settlement is stored; the call to the broker is next. */
   readonly onKnown: (each: Each, settlement: Settlement, elapsedMs: number) => void
-  /** The broker was told. */
+  /** The broker has the settlement. */
   readonly onSettled: (each: Each, settlement: Settlement, answer: Answer) => void
   /** Slots were freed and refilled: there may be room to receive more. */
   readonly onRefilled?: (() => void) | undefined

@@ -20,7 +20,7 @@ type Token =
 
 /**
  * Encodes a client's message without loss: types, order, case, repetition, bytes, odd numbers and unpaired surrogates,
- * `null` and `undefined` told apart. Functions and symbols become `undefined`.
+ * `null` and `undefined` differ. Functions and symbols become `undefined`.
  *
  * One version byte, a digest, and flat JSON: nothing recurses, so the depth of a message is not limited.
  *

@@ -84,7 +84,7 @@ type OnOutcome = (member: InFlightEvent, outcome: Outcome) => void
 
 /**
  * Leaves an event that this process has in flight to the next poll, and also the second of two stored messages with one
- * key: outcomes are told apart by the id of the event.
+ * key: outcomes are matched by the id of the event.
  */
 async function runStored(
   background: Background,

@@ -187,7 +187,7 @@ function later(
   return { kind: 'failed', attempt, delayMs, error, cause: 'identify-failed' }
 }
 
-/** Every message shows the mistake. One log line tells it. */
+/** Every message shows the mistake. One log line reports it. */
 export function reportWrongAnswer({ reportOnce }: ResolvedOptions, error: unknown): void {
   if (!(error instanceof WrongAnswerError)) return
   const { option } = error

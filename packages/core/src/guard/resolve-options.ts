@@ -56,7 +56,7 @@ export function resolveOptions<Payload, Tx, Decoded>(
   })
 }
 
-/** A mistake in the user's code shows at every event. One line tells it. */
+/** A mistake in the user's code shows at every event. One line reports it. */
 function reportsOnce(logger: Logger): ResolvedOptions['reportOnce'] {
   const reported = new Set<string>()
   return (level, fields, message) => {
@@ -87,7 +87,7 @@ function assertObject(options: unknown): asserts options is object {
 }
 
 /**
- * Promises are told from answers by their class, because asking each answer for its `then` costs more. So the promise of
+ * Promises are recognized by their class, because reading `then` of each answer costs more. So the promise of
  * an async function must be of the global class.
  */
 function replacedPromise(): readonly string[] {

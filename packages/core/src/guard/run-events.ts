@@ -51,7 +51,7 @@ async function runClaimed(
   // A caller waits for its answer. The process that holds the lease may be dead, and then the row is free.
   const asksRow = leases.options.callerRetries !== undefined && isHeldElsewhere(last)
   if (last.kind === 'outcome' && !asksRow) void end(run, event, last.outcome)
-  // The lease store's fingerprint may come from a lost history. Only the row tells what the payload was.
+  // The lease store's fingerprint may come from a lost history. Only the row knows what the payload was.
   else await runRows(run, engine, [event])
 }
 

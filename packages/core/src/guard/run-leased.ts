@@ -161,7 +161,7 @@ const stillRunning = (error: unknown): Outcome => ({
   stillRunning: true,
 })
 
-/** Stores the result before the broker is told. If `complete` were lost, the effect could happen again. */
+/** Stores the result before the call to the broker. If `complete` were lost, the effect could happen again. */
 async function completeLeased(
   { options, store }: Leases,
   member: InFlightEvent,

@@ -25,7 +25,7 @@ export function unwrapSns<Decoded = unknown>(decode?: Decode<Decoded>): Decode<D
 }
 
 /**
- * For the option `decode`: the payload is the `detail` of an EventBridge event. A body that is no EventBridge event is
+ * For the option `decode`: the payload is the `detail` of an EventBridge event. A body that is not an EventBridge event is
  * decoded as it is, as for a rule with an input transformer.
  *
  * @param decode - Decodes the JSON text of the detail. @defaultValue JSON

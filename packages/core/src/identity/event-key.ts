@@ -22,7 +22,7 @@ export function toEventKey(value: unknown, name = 'event key'): EventKey | undef
   if (typeof value !== 'string') {
     throw invalid(name, `is of type ${typeof value}; it must be a string or a safe integer`)
   }
-  if (!value.isWellFormed()) throw invalid(name, 'holds a lone surrogate; it is no Unicode text')
+  if (!value.isWellFormed()) throw invalid(name, 'has a lone surrogate, which is not valid Unicode')
   const bytes = Buffer.byteLength(value)
   if (bytes >= 1 && bytes <= MOST_BYTES) return value as EventKey
   throw invalid(name, `has ${bytes} bytes; it must have 1 to ${MOST_BYTES}`)

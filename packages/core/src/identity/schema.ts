@@ -16,7 +16,7 @@ const LONGEST_PATH = 200
  * Returns the payload with the schema's defaults and transforms applied.
  *
  * @throws {@link InvalidPayloadError} with the first issues and their places, without values of the payload.
- * @throws {@link WrongAnswerError} for an answer that is no result of a Standard Schema.
+ * @throws {@link WrongAnswerError} for an answer that is not a result of a Standard Schema.
  * @see https://standardschema.dev
  */
 export function validate<Payload>(

@@ -2,7 +2,7 @@ import type { EventId, OwnerToken } from '../model/brands.ts'
 import type { Held } from '../model/lease-store.ts'
 import type { Runtime } from '../model/runtime.ts'
 
-/** Bounds memory. Of the oldest ends the lease runs out. */
+/** Limits memory. Above it, the oldest unsent ends are dropped and their leases expire. */
 const REMEMBERED = 10_000
 const FIRST_PAUSE_MS = 250
 const LONGEST_PAUSE_MS = 5_000
@@ -13,7 +13,7 @@ interface LateEnd {
 }
 
 /**
- * Ends of claims that the store did not answer. They are told again until it answers, however long ago the lease expired:
+ * Ends of claims that the store did not answer. They are sent again until it answers, however long ago the lease expired:
  * the store compares the owner token. Otherwise a short outage would look like the death of every owner in it.
  */
 export class LateEnds {

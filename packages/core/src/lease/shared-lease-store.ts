@@ -8,7 +8,7 @@ import { LateEnds } from './late-ends.ts'
 export interface WatchedLeases extends LeaseSession {
   /** The error of the last call; undefined if it was answered. */
   outage(): { readonly error: unknown } | undefined
-  /** Ends of claims that the store did not answer are told once more. Never rejects. */
+  /** Sends ends of claims that the store did not answer once more. Never rejects. */
   close(): Promise<void>
 }
 
@@ -21,7 +21,7 @@ export interface Sharing {
 
 /**
  * The lease store, shared by all events of a guard. Calls that end claims at the same moment are combined into one
- * round trip, without waiting for more calls. Ends that the store does not answer are told again, and before the next
+ * round trip, without waiting for more calls. Ends that the store does not answer are sent again, and before the next
  * claim of their events. An outage is logged once when it begins and once when it ends.
  */
 export function sharedLeaseStore(

@@ -125,14 +125,14 @@ export interface GuardPort {
   onDemand(): (hooks?: Pick<RunHooks, 'stop' | 'abort' | 'budgetMs'>) => Promise<void>
   /** Of a guard that runs its events later: what waited some seconds ago. Undefined before the first look. */
   backlog(): Backlog | undefined
-  /** Everything that failed when it was last asked, also dependencies that the guard can work without. */
+  /** Dependencies whose last call failed, including those that the guard can work without. */
   outages(): readonly GuardOutage[]
 }
 
 /**
  * Why the guard answers deliveries without asking its stores, if it does so now. Afterwards the next delivery asks them.
- * Readiness is told by this and not by {@link GuardPort.availability}: a load balancer that sees the outage until a
- * delivery ends it sends none, for ever.
+ * Readiness comes from this and not from {@link GuardPort.availability}: if readiness stayed down until a delivery
+ * succeeded, the load balancer would never send one.
  */
 export function pauseOf(
   port: Pick<GuardPort, 'availability' | 'runtime'>,

@@ -95,7 +95,7 @@ export interface CommonOptions<Payload, Decoded> {
   /**
    * Identity of the event as its producer means it: a well-formed string or a safe integer, 1–1024 bytes. The first
    * resolver that finds one wins. Default: `[cloudEventKey(), idempotencyKeyHeader(), snsKey(), eventBridgeKey()]`.
-   * Broker ids are no default, because a copy that the producer sends has a new id.
+   * Broker ids are not a default, because a copy that the producer sends has a new id.
    */
   readonly eventKey?: Resolver<NoInfer<Payload>> | readonly Resolver<NoInfer<Payload>>[] | undefined
   /** Keys are unique per tenant. If it is set and finds no tenant, the key counts as missing. Default: no tenants. */
@@ -106,7 +106,7 @@ export interface CommonOptions<Payload, Decoded> {
    */
   readonly orderingKey?: Resolver<NoInfer<Payload>> | undefined
   /**
-   * What tells a duplicate from a conflict (another payload under a used key). Default: `'body'`, the decoded body before
+   * What distinguishes a duplicate from a conflict (another payload under a used key). Default: `'body'`, the decoded body before
    * the schema, as canonical JSON (RFC 8785). Set a function if producers stamp each send. `'none'` compares nothing.
    */
   readonly fingerprint?: 'body' | 'none' | ((payload: NoInfer<Payload>) => unknown) | undefined

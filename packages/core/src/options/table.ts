@@ -28,7 +28,7 @@ type FlatDefaults = Omit<Defaults, 'retry'> & {
   readonly [Name in keyof Defaults['retry'] as `retry.${Name}`]: Defaults['retry'][Name]
 }
 
-/** A default that is no plain value is a text for the documents; `guard/resolve-options.ts` has the value. */
+/** A default that is not a plain value is a text for the documents; `guard/resolve-options.ts` has the value. */
 type DefaultOf<Name> = Name extends keyof FlatDefaults
   ? { readonly default: FlatDefaults[Name] }
   : { readonly defaultText?: string }
@@ -253,7 +253,8 @@ export const OPTIONS: OptionTable = {
     default: 'wait',
     rule: oneOf('wait', 'unguarded'),
     meaning: 'Without an inbox: wait for the lease store, or run without it.',
-    reason: 'Waiting is safe: without the store a duplicate cannot be told from a first delivery.',
+    reason:
+      'Waiting is safe: without the store a duplicate cannot be distinguished from a first delivery.',
   },
   observe: {
     type: '(record) => void',

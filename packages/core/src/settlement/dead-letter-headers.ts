@@ -4,7 +4,7 @@ const ERROR_LENGTH = 1_024
 
 const HEADERS = {
   'x-onceward-reason': ({ reason }) => reason,
-  // The same for every copy: a dead letter that was published twice can be told by it.
+  // The same for every copy: it shows that a dead letter was published twice.
   'x-onceward-event-id': ({ ref }) => ref.id,
   'x-onceward-consumer': ({ consumer }) => consumer,
   'x-onceward-error': ({ error }) => error?.slice(0, ERROR_LENGTH).toWellFormed(),

@@ -40,7 +40,7 @@ export function withRaw(delivery: Delivery, onUnreadable: (error: unknown) => vo
 /** Headers in which brokers count deliveries. A redelivery of the same message has other values. */
 const VOLATILE_HEADERS = /^x-(death|first-death-|last-death-|delivery-count|acquired-count)/
 
-/** What tells two messages apart beside the fields of their deliveries, read from the client's own message object. */
+/** What distinguishes two messages beside the fields of their deliveries, read from the client's own message object. */
 export type MessageTraits = (raw: object) => unknown
 
 const traits = processTable<MessageTraits>('message-traits')

@@ -4,7 +4,7 @@ import { shown } from './shown.ts'
 /** Names of options. Each is `true`, so that the compiler demands all fields of an interface. */
 export type KnownNames<Options> = Readonly<Record<keyof Options & string, true>>
 
-/** @throws {@link ConfigurationError} for what is no object of options, and for unknown names, all at once. */
+/** @throws {@link ConfigurationError} if it is not an object of options, and for unknown names, all at once. */
 export function refuseUnknownNames<Options extends object>(
   caller: string,
   options: Options,
@@ -86,7 +86,7 @@ function distanceOf(one: string, other: string): number {
   return last[other.length] ?? 0
 }
 
-/** Where a value belongs that was given in another place, told by a method. Its text may hold a password: never shown. */
+/** Where a misplaced value belongs, recognized by a method. The value may contain a password, so it is never shown. */
 const BELONGS: readonly (readonly [method: string, advice: string])[] = [
   ['getExecutor', 'A Kysely instance goes into `kyselyInbox(db)`.'],
   ['evalsha', 'A Redis client goes into `leases: redisLeases(redis)`.'],

@@ -116,7 +116,7 @@ export class HandlerLimits {
 interface Deadline {
   /** Milliseconds for all handlers together. */
   readonly limitMs: number
-  /** What the handler is told. */
+  /** What the handler gets. */
   readonly wallMs: number
   /** On the monotonic clock: an error that comes later is late, although its timer comes after it. */
   readonly lateAtMs: number

@@ -141,7 +141,7 @@ function fromObject(answer: unknown): Parts {
   if (unknown.length > 0) {
     const names = unknown.slice(0, 5).map((name) => name.slice(0, 50))
     throw new AnswerError(
-      `The handler returned an object with ${names.map((name) => `"${name}"`).join(', ')}, which is no part of an answer. ${EXAMPLE}`,
+      `The handler returned an object with ${names.map((name) => `"${name}"`).join(', ')}, which is not part of an answer. ${EXAMPLE}`,
     )
   }
   if (isOther(answer)) {
@@ -181,7 +181,7 @@ function encoded(body: unknown): Encoded {
     text = JSON.stringify(body)
   } catch (cause) {
     throw new AnswerError(
-      'The body of the answer is no JSON: it refers to itself, nests too deep or has a BigInt.',
+      'The body of the answer is not JSON: it refers to itself, nests too deep or has a BigInt.',
       { cause },
     )
   }

@@ -103,7 +103,7 @@ const thrownProblem = (thrown: HttpProblem): Outcome => ({
 
 /**
  * For the framework's own error handler. Express takes some values as a sign to continue with the next route (`'route'`,
- * `null`), so a value that is no object is the cause of an Error.
+ * `null`), so a value that is not an object becomes the cause of an Error.
  */
 function threw(thrown: unknown): Outcome {
   const isObject = typeof thrown === 'object' && thrown !== null

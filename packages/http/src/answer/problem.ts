@@ -49,7 +49,7 @@ export class HttpProblem extends Error {
   readonly store: boolean
 
   /**
-   * @throws RangeError for a status that is no error's.
+   * @throws RangeError for a status that is not an error.
    * @throws {@link ConfigurationError} for unknown names: a misspelt `store` would let each retry run the handler again.
    */
   constructor(options: HttpProblemOptions) {
@@ -64,7 +64,7 @@ export class HttpProblem extends Error {
         `Expected \`status\` of an HttpProblem to be an integer from 400 to 599, got ${String(status)}. Return an answer for other statuses.`,
       )
     }
-    // Not enumerable, so that a copy, `new HttpProblem({ ...problem, status: 409 })`, has no name that is no option.
+    // Not enumerable, so that a copy, `new HttpProblem({ ...problem, status: 409 })`, has only names of options.
     const name = { value: 'HttpProblem', configurable: true, writable: true }
     Object.defineProperty(this, 'name', name)
     Object.defineProperty(this, BRAND, { value: true })
@@ -98,7 +98,7 @@ export function problemText(problem: HttpProblem): string {
     return JSON.stringify({ ...own, ...extensions, ...own })
   } catch (cause) {
     throw new AnswerError(
-      'The `extensions` of the problem are no JSON: they refer to themselves, nest too deep or have a BigInt.',
+      'The `extensions` of the problem are not JSON: they refer to themselves, nest too deep or have a BigInt.',
       { cause },
     )
   }

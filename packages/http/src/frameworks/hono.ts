@@ -42,7 +42,7 @@ function incomingOf(context: Context): IncomingRequest {
 }
 
 /**
- * Whether the text has as many bytes as the client declared. Each replacement of other bytes changes the length, but for
+ * Whether the text has as many bytes as the client declared. Each replacement of other bytes changes the length, except for
  * three bytes of a character of four.
  */
 const isDeclared = ({ headers }: Request, { byteLength }: Uint8Array): boolean =>

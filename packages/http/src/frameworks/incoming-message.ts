@@ -101,7 +101,7 @@ function toHeaders(message: IncomingMessage): Headers {
   const headers = new Headers()
   for (let at = 0; at < rawHeaders.length; at += 2) {
     const name = rawHeaders[at] ?? ''
-    // Pseudo-headers of HTTP/2 are no headers.
+    // Pseudo-headers of HTTP/2 are not headers.
     if (!name.startsWith(':')) headers.append(name, rawHeaders[at + 1] ?? '')
   }
   return headers
@@ -110,7 +110,7 @@ function toHeaders(message: IncomingMessage): Headers {
 /** Everything else would be read as another part of the URL, such as its path. */
 const HOST = /^[^\s/?#@\\]+$/
 
-/** The host may be anything that the client sent. It is no part of what the guard compares. */
+/** The host may be anything that the client sent. The guard does not compare it. */
 function urlOf({ headers, socket }: IncomingMessage, path: string): string {
   const scheme = 'encrypted' in socket ? 'https' : 'http'
   const asked = String(headers.host ?? headers[':authority'] ?? 'localhost')

@@ -28,7 +28,7 @@ export function storable(request: HttpRequest, storedNames: readonly string[]): 
   return { method, url, headers: kept, bytes, original: undefined }
 }
 
-/** The stored form of an exchange, but for its body. */
+/** The stored form of an exchange, without its body. */
 export function toStoredForm(
   { key, request, tenant }: Exchange,
   storedNames: readonly string[],

@@ -184,7 +184,7 @@ function laterPlan({
   return {
     retry,
     requestHeaders: [...REQUEST_HEADERS, ...requestHeaders.map((name) => name.toLowerCase())],
-    // The answer is decided, and no client waits for it. What is no function is refused with the other options.
+    // The answer is decided, and no client waits for it. A value that is not a function is refused with the other options.
     isFatal:
       isFatal !== undefined && typeof isFatal !== 'function'
         ? isFatal

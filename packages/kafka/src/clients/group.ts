@@ -21,7 +21,7 @@ interface AsLeader {
 
 /**
  * A config that gives access to the consumer's cluster, which kafkajs hands to partition assigners only. The first
- * assigner keeps the cluster, and also tells the group which guard's consumer this member belongs to.
+ * assigner keeps the cluster, and also shows the group which guard's consumer this member belongs to.
  */
 export function withCluster<Config extends ConsumerConfig>(
   config: Config,

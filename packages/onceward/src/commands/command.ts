@@ -79,7 +79,7 @@ export function instantMs(option: string, text: string): number {
   throw usage(`Expected ${option} to be a time such as 2026-11-22T20:00:00Z or 2h (two hours ago).`)
 }
 
-/** NaN for what is no date. JavaScript takes February 30 for March 2. */
+/** NaN for a text that is not a date. JavaScript reads February 30 as March 2. */
 function dateMs(text: string): number {
   const [, year, month, day] = INSTANT.exec(text) ?? []
   const daysInMonth = new Date(Date.UTC(Number(year), Number(month), 0)).getUTCDate()

@@ -40,7 +40,7 @@ export function consoleCommand(end: End): Command {
     name: 'console',
     summary: 'Serve a web page: rates, what waits, dead letters, stories, findings',
     details: [
-      'Read-only and on 127.0.0.1, unless told otherwise. A token is needed for changes, and beyond loopback: it is made',
+      'Read-only and on 127.0.0.1 by default. A token is needed for changes, and beyond loopback: it is made',
       'new at each start, unless ONCEWARD_CONSOLE_TOKEN gives one. There is no TLS: put a proxy before it, or use a tunnel',
       'such as `ssh -L 4180:127.0.0.1:4180 host`.',
     ].join('\n'),
@@ -89,7 +89,7 @@ async function run({ database, output, options }: Work<ConsoleFlags>): Promise<E
   if (brokers.length > 0 && !access.allowsChanges) {
     throw usage('--broker is for sending dead letters back: give --allow-changes too.')
   }
-  // A package that is missing, or a wrong address, is told now and not at the first requeue.
+  // A missing package or a wrong address is reported now and not at the first requeue.
   await withSender(brokers, async () => undefined)
   await demandTables(database)
   const { allowsChanges, token } = access

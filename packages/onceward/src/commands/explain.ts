@@ -16,7 +16,7 @@ interface ExplainFlags {
 export function explainCommand(end: End): Command {
   const made = command({
     name: 'explain',
-    summary: 'Tell the story of one event, and what its next delivery would be told',
+    summary: 'Show the history of one event, and the outcome that its next delivery would have',
     details:
       'Reads the row of the event, its attempts and errors, the lease, dead letters with its key, and what operators did. Changes nothing.',
     rights: 'onceward_operator. With --redis: read access to the keys of the guards.',

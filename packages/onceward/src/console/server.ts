@@ -50,7 +50,7 @@ export function createConsole(api: Api, access: Access): Console {
     changes.add(responding)
     void responding.finally(() => changes.delete(responding))
   })
-  // Node tells so that it could not accept a connection, as without memory. Unheard, that would end the process.
+  // Node reports with this event that it could not accept a connection. Without a listener it would end the process.
   server.on('error', () => undefined)
   return { server, settled: () => Promise.allSettled(changes) }
 }
@@ -84,7 +84,7 @@ async function respond(
   }
 }
 
-/** Clients may send any target, also one that is no address. */
+/** Clients may send any target, also one that is not an address. */
 function urlOf({ url = '/' }: IncomingMessage): URL {
   const base = 'http://console'
   return new URL(URL.canParse(url, base) ? url : '/no-address', base)

@@ -29,7 +29,7 @@ const CONNECTIONS = 4
 
 const BEGIN = `begin isolation level repeatable read read only; set local statement_timeout = ${STATEMENT_MS}; set local lock_timeout = ${STATEMENT_MS}; set local timezone = 'UTC'; set local extra_float_digits = 1`
 
-/** @throws {@link Failure} for a text that is no connection string; the text is not repeated, it may hold a password. */
+/** @throws {@link Failure} for a text that is not a connection string. The text is not repeated, because it may contain a password. */
 export function openDatabase(url: string | undefined, schema: string): Database {
   const { place } = parsed(url)
   const quoted = quotedOrRefused(schema)

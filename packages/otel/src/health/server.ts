@@ -88,7 +88,7 @@ export async function healthServer(options: HealthServerOptions): Promise<Health
       { cause: error },
     )
   }
-  // Node tells so that it could not accept a connection, as without memory. Unheard, that would end the process.
+  // Node reports with this event that it could not accept a connection. Without a listener it would end the process.
   server.on('error', () => undefined)
   const close = async (): Promise<void> => {
     server.close()

@@ -44,7 +44,7 @@ async function sendAll<DB>(
   return answer
 }
 
-/** The client writes and reads UTF-8, but a handler or another user of the pool may have told the server otherwise. */
+/** The client writes and reads UTF-8, but a handler or another user of the pool may have changed the encoding. */
 async function inUtf8(session: WireSession | undefined, ask: Ask): Promise<void> {
   if (session === undefined || session.encoding === 'UTF8') return
   await ask(CompiledQuery.raw("set client_encoding = 'UTF8'"))
@@ -181,7 +181,7 @@ export class KyselyHeldConnection<DB> implements HeldConnection<Transaction<DB>>
   async #send(texts: readonly string[]): Promise<SendAnswer> {
     if (this.#session !== undefined) this.#session.isUnreplicated = false
     const ask: Ask = (query) => this.#provider.send(query)
-    // COMMIT has no rows. Where only its answer tells what became of the transaction, it travels alone.
+    // COMMIT has no rows. If only its answer shows the outcome of the transaction, it is sent alone.
     const isOneFlush = texts.at(-1) === 'commit' && this.#session !== undefined
     return sendAll(this.#client, ask, isOneFlush ? [texts] : withOwnLast(texts))
   }

@@ -25,7 +25,7 @@ import type { WireSession } from './pg-wire.ts'
 /** Longest wait for a cancel, connecting included. */
 const CANCEL_MS = 2_000
 
-/** pg writes and reads UTF-8, but a handler or another user of the pool may have told the server otherwise. */
+/** pg writes and reads UTF-8, but a handler or another user of the pool may have changed the encoding. */
 async function inUtf8(wire: WireSession, client: PoolClient): Promise<void> {
   if (wire.encoding === 'UTF8') return
   await sendTo(client, "set client_encoding = 'UTF8'")

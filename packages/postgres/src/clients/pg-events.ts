@@ -1,6 +1,6 @@
 /*
- * A client of pg tells by an event that its connection has failed. Without a listener, that event ends the process.
- * The pool listens while a client is idle, and tells it by an event of its own, which ends the process in the same way.
+ * A client of pg reports with an event that its connection has failed. Without a listener, that event ends the process.
+ * The pool listens while a client is idle, and reports it with its own event, which ends the process in the same way.
  * While a client is taken out of the pool, its user must listen too.
  */
 

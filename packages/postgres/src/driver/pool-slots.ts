@@ -28,7 +28,7 @@ export interface PoolGate {
 
 /**
  * Connections that a pool of pg opens at most. pg compares their number with `max`, so a fraction (cores × 1.5) is full
- * with the next whole one, and a text of digits is a number. Undefined for what is no number: pg has no limit then.
+ * with the next whole one, and a text of digits is a number. Undefined for other values: pg has no limit then.
  */
 export function sizeOf({
   options,

@@ -46,7 +46,7 @@ export function settingsIn(row: Readonly<Record<string, unknown>>): SessionSetti
   }
 }
 
-/** Only a warning tells that the wait for a standby was cancelled, and the transaction is committed here alone. */
+/** Only a warning shows that the wait for a standby was cancelled, and the transaction is committed on this server alone. */
 export const HEAR_WARNINGS = 'set local client_min_messages = warning'
 
 /**
@@ -89,14 +89,14 @@ export function durableText({ synchronousCommit }: SessionSettings): string {
 const UNIT_MS = { us: 0.001, ms: 1, s: 1_000, min: 60_000, h: 3_600_000, d: 86_400_000 } as const
 const TIME = /^(\d+)(us|ms|s|min|h|d)?$/
 
-/** Milliseconds of a time setting as `current_setting` shows it; 0 is no limit. */
+/** Milliseconds of a time setting as `current_setting` shows it; 0 means no limit. */
 export function settingMs(setting: string): number | undefined {
   const [, digits, unit = 'ms'] = TIME.exec(setting) ?? []
   if (digits === undefined) return undefined
   return Number(digits) * UNIT_MS[unit as keyof typeof UNIT_MS]
 }
 
-/** Whether the setting is a limit that ends within the budget; 0 is no limit. */
+/** Whether the setting is a limit that ends within the budget; 0 means no limit. */
 export function isAtMost(setting: string, budgetMs: number): boolean {
   const ms = settingMs(setting) ?? 0
   return ms >= 1 && ms <= budgetMs

@@ -14,7 +14,7 @@ export interface SweepTime {
 
 /** Clocks that are right differ by less, and a sweep that is wrong by this deletes nothing that a copy needs. */
 const TOLERANCE_MS = 3_600_000
-/** Without a running guard there is no sweep. A pause up to this, or up to half the shortest window, is no sign of a wrong clock. */
+/** Without a running guard there is no sweep. A pause up to this, or up to half the shortest window, does not mean that a clock is wrong. */
 const PAUSE_MS = 86_400_000
 
 type Clocks = Pick<Runtime, 'now' | 'monotonic'>

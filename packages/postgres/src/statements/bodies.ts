@@ -10,7 +10,7 @@ export interface BodyStatementsOfKind {
   readonly writePart: string
   /** `$1` id, `$2` part. Answers the bytes. */
   readonly readPart: string
-  /** `$1` id. Locks a dead letter, and answers `{ isWhole }`. No row: it is no dead letter any more. */
+  /** `$1` id. Locks a dead letter, and answers `{ isWhole }`. No row: it is no longer a dead letter. */
   readonly lockBody: string
   /** `$1` deliveries with their ids. Replaces what stands in place of one that was too large to store. */
   readonly replaceDelivery: string

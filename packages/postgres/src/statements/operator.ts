@@ -23,7 +23,7 @@ export interface OperatorStatements {
   readonly lockRefusedRow: string
   /**
    * `$1` ids, `$2` who. Parks the events, due now, and clears their counters, tokens and publications. Answers the ids.
-   * Rows that another transaction holds and rows that are no open dead letters are left out, without a wait.
+   * Rows that another transaction holds and rows that are not open dead letters are left out, without a wait.
    */
   readonly replayEvents: string
   readonly replayRefused: string

@@ -3,7 +3,7 @@ export interface RetentionStatements {
   readonly trySweepLock: string
   /** Says, for all guards, that the clock of the server is right. */
   readonly confirmClock: string
-  /** Answers the next page to sweep, the number of pages, and what tells whether the clock is right: `Cursor`. */
+  /** Answers the next page to sweep, the number of pages, and what shows whether the clock is right: `Cursor`. */
   readonly readSweepCursor: string
   /** `$1` start of the first page, `$2` of the one after the last, as tids. Answers how many events it deleted. */
   readonly sweepPages: string

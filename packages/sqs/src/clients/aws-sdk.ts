@@ -61,7 +61,7 @@ export function createSqsApi(client: SqsClient, queueUrl: string, runtime: Runti
       const command = new SendMessageCommand(input)
       const limits = { call: 'SendMessage', budgetMs: CALL_MS }
       const output = await bounded(limits, (abortSignal) => client.send(command, { abortSignal }))
-      // The original of a dead letter is deleted next, so an answer that does not name the copy does not count.
+      // The original of a dead letter is deleted next, so an answer without a MessageId counts as a failure.
       if (output?.MessageId === undefined) throw new Error(NOT_SENT)
     },
     attributes: async (url) => {

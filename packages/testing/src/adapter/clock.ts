@@ -6,7 +6,7 @@ interface Timer {
 }
 
 /**
- * A clock that moves when told to; what it calls gets the time to continue before it moves further. Its runtime has a lock
+ * A clock that moves on command; what it calls gets the time to continue before it moves further. Its runtime has a lock
  * of its own: handlers that other tests left hanging hold another one.
  */
 export class Clock {

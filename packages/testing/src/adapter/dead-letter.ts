@@ -1,6 +1,6 @@
 import type { DeadLetter, Delivery } from '@onceward/core'
 
-/** A message that is dead after one attempt, but for what the test says of it. */
+/** A message that is dead after one attempt, except for what the test sets. */
 export function deadLetterOf(delivery: Delivery, over: Partial<DeadLetter> = {}): DeadLetter {
   return {
     ref: { kind: 'refused', id: 'r-1' },

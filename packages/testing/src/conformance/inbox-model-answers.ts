@@ -1,6 +1,6 @@
 import { expect } from 'vitest'
 
-/** What the clocks of two stores differ by while a story is told. */
+/** How much the clocks of two stores differ while a sequence of commands runs. */
 const TOLERANCE_MS = 3_500
 const TIMES = ['remainingMs', 'ageMs']
 /** What stores make themselves, and what they keep in a form of their own. */

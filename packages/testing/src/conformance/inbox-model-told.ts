@@ -34,7 +34,7 @@ interface Open {
   readonly transactions: Pair<InboxTransaction<unknown>>
 }
 
-/** Two inboxes that are told the same. */
+/** Two inboxes that get the same commands. */
 export class Told {
   readonly #subjects: Pair<InboxUnderTest<unknown>>
   readonly #sessions: Pair<InboxSession<unknown>>

@@ -13,7 +13,7 @@ export function descendants(pid: number): number[] {
   return found.slice(1)
 }
 
-/** Whether the process exists and is no zombie, which a parent that never waits leaves behind. */
+/** Whether the process exists and is not a zombie, which a parent that never waits leaves behind. */
 export function isRunning(pid: number): boolean {
   const state = statFields(pid)?.[0]
   if (state !== undefined) return state !== 'Z' && state !== 'X'
