@@ -94,7 +94,11 @@ describe('an answer', () => {
       () => ({ headers: new Map([['etag', '"a"']]) }),
       /`headers` of the answer/,
     ],
-    ['a row of the database', () => ({ chargeId: 1 }), /"chargeId", which is not part of an answer/],
+    [
+      'a row of the database',
+      () => ({ chargeId: 1 }),
+      /"chargeId", which is not part of an answer/,
+    ],
     ['a stream of Node', () => ({ body: Readable.from(['a']) }), /is a stream/],
     ['a web stream', () => ({ body: endless }), /is a stream/],
     ['a generator', () => ({ body: (function* () {})() }), /is a stream/],
