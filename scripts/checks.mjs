@@ -1,39 +1,20 @@
 import { turbo } from './build.mjs'
-import { fromSource, pinnedNode, run, tool } from './process.mjs'
-
-const quietly = (name, args) => () => run(tool(name), args, { quiet: true })
-
-async function compileExamples() {
-  const { code, output } = await run(pinnedNode, ['scripts/examples.ts'], { quiet: true })
-  return code === 0 ? run(tool('tsc'), ['-p', output], { quiet: true }) : { code, output }
-}
 
 const BUILD = { title: 'the packages build', check: () => turbo('build') }
 
-/** What is checked besides the tests and the build; each check counts as one test. */
+/**
+ * What is checked besides the tests and the build; each check counts as one test. Turbo runs what a change may have
+ * touched, and repeats the other results.
+ */
 const CHECKS = [
-  { title: 'types hold, in tests too', check: quietly('tsc', ['-p', 'tsconfig.test.json']) },
-  { title: 'the examples in comments compile', check: compileExamples },
-  {
-    title: 'format, layers and circles are in order',
-    check: quietly('biome', ['ci', '--colors=off', '--max-diagnostics=200', '.']),
-  },
-  { title: 'no promise is forgotten', check: quietly('oxlint', []) },
-  {
-    title: 'the public surface is as its report says',
-    check: () => run(pinnedNode, [fromSource, 'scripts/api.ts', '--check'], { quiet: true }),
-  },
-  {
-    title: 'no file, export or dependency is unused',
-    check: quietly('knip', ['--no-progress', '--no-config-hints']),
-    isForLanding: true,
-  },
-  {
-    title: 'the packages can be published',
-    check: () => turbo('check', ['--only']),
-    isForLanding: true,
-  },
-]
+  { title: 'types hold, in tests too', task: 'check:types' },
+  { title: 'the examples in comments compile', task: 'check:examples' },
+  { title: 'format, layers and circles are in order', task: 'check:style' },
+  { title: 'no promise is forgotten', task: 'check:promises' },
+  { title: 'the public surface is as its report says', task: 'check:surface' },
+  { title: 'no file, export or dependency is unused', task: 'check:unused', isForLanding: true },
+  { title: 'the packages can be published', task: 'check', isForLanding: true },
+].map((check) => ({ ...check, check: () => turbo(check.task, ['--only']) }))
 
 /**
  * Runs all checks, also after one failed, and prints the output of those that failed. After the build they run side by

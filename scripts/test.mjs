@@ -46,7 +46,20 @@ async function takeChanged(args) {
   const given = inside || (isNext ? next : '')
   const commit = given || (await git('merge-base', 'HEAD', '@{upstream}')) || 'HEAD'
   const rest = [...args.slice(0, at), ...args.slice(at + (isNext ? 2 : 1))]
-  return { rest, changed: [`--changed=${commit}`, '--passWithNoTests'] }
+  const packages = await changedPackages(commit)
+  return { rest, changed: [`--changed=${commit}`, '--passWithNoTests', ...packages] }
+}
+
+/**
+ * The directories of the packages in which something changed: nearly every test of a sibling imports the whole core, so
+ * `--changed` stays in these. Empty, for all packages, if something changed that all of them use.
+ */
+async function changedPackages(commit) {
+  const tracked = await git('diff', '--name-only', commit)
+  const untracked = await git('ls-files', '--others', '--exclude-standard')
+  const files = `${tracked}\n${untracked}`.split('\n').filter((file) => file.endsWith('.ts'))
+  const names = files.map((file) => /^packages\/(?!testing\/)[^/]+\//.exec(file)?.[0])
+  return names.includes(undefined) ? [] : [...new Set(names)]
 }
 
 function projectsOf(isUnit, isChanged) {

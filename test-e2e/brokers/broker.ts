@@ -80,8 +80,6 @@ export interface BrokerServers {
   readonly crash: TestServer
   /** For rounds and the soak: a worker that is only slow keeps what it has in flight. */
   readonly patient: TestServer
-  /** For storms: the server is killed and must come back with its messages. Empty where no test server does that. */
-  readonly storm: readonly TestServer[]
   /** For outages: the same, where redelivery has a limit if the broker has such a thing. */
   readonly outage: readonly TestServer[]
 }

@@ -2,15 +2,13 @@ import { describe, expect, it } from 'vitest'
 import { BROKER_NAMES } from '../brokers/index.ts'
 import { diceOf, seedOf } from '../support/dice.ts'
 import { everyScene, nameOf, sampleOf } from './matrix.ts'
-import { ROWS } from './rows.ts'
 
 describe.each(BROKER_NAMES)('the scenes of %s that npm test plays', (broker) => {
   const namesOf = (seed: number): readonly string[] => sampleOf(broker, diceOf(seed)).map(nameOf)
 
-  it('hold every row of the table that the broker has, once, whatever the seed', () => {
-    const rows = ROWS.filter((row) => everyScene(broker).some((scene) => scene.row === row))
+  it('are five of different rows, whatever the seed', () => {
     for (let seed = 1; seed <= 50; seed += 1) {
-      expect(sampleOf(broker, diceOf(seed)).map(({ row }) => row)).toEqual(rows)
+      expect(new Set(sampleOf(broker, diceOf(seed)).map(({ row }) => row)).size).toBe(5)
     }
   })
 
@@ -23,7 +21,7 @@ describe.each(BROKER_NAMES)('the scenes of %s that npm test plays', (broker) => 
 
   it('are all scenes in time', () => {
     const left = new Set(everyScene(broker).map(nameOf))
-    for (let commit = 1; commit <= 1_000; commit += 1) {
+    for (let commit = 1; commit <= 3_000; commit += 1) {
       for (const name of namesOf(seedOf((commit * 0x9e37_79b1).toString(16)))) left.delete(name)
     }
     expect([...left]).toEqual([])

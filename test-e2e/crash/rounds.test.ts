@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import { skipped } from '@onceward/testing'
 import { describe, expect, test } from 'vitest'
 import { BROKER_NAMES, BROKERS, DEFAULT_BROKER } from '../brokers/index.ts'
@@ -33,7 +35,7 @@ describe('workers, Postgres, Redis and the broker killed at random', () => {
 // The whole form is `npm run crash -- --beside COMMIT`.
 test.skipIf(skipped('redis'))(
   'half of the workers run the code of an earlier commit: nothing lost, nothing doubled',
-  { tags: 'nightly', timeout: LONGEST_MS },
+  { timeout: LONGEST_MS },
   async () => {
     const { seed } = createDice()
     const results = await run(

@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import { randomUUID } from 'node:crypto'
 import { redis, skipped } from '@onceward/testing'
 import { afterAll, describe, expect, test } from 'vitest'

@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import { CreateQueueCommand, DeleteQueueCommand, SQSClient } from '@aws-sdk/client-sqs'
 import {
   type PostgresConnection,

@@ -66,7 +66,7 @@ async function chargesOnce(broker: BrokerName): Promise<void> {
   expect(code).toBe(0)
 }
 
-// The crash rounds and the storms kill workers on every broker for every change.
+// The crash tests kill workers on every broker for every change.
 test(CHARGED_ONCE.replace('%s', DEFAULT_BROKER), { timeout: 300_000 }, () =>
   chargesOnce(DEFAULT_BROKER),
 )

@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import { skipped } from '@onceward/testing'
 import { describe, expect, test } from 'vitest'
 import { brokersWith } from '../brokers/index.ts'
@@ -11,7 +13,6 @@ const LONGEST_MS = 900_000
 
 // Red when a worker prints a warning, ends by itself, loses or doubles. To detect growth takes more cycles than this.
 test('workers on all brokers live through blows at every server, and say nothing on standard error', {
-  tags: 'nightly',
   timeout: LONGEST_MS,
 }, async () => {
   const { seed } = createDice()

@@ -48,3 +48,11 @@ export function diceOf(seed: number): Dice {
   }
   return { seed, next, pick: (items) => items[Math.floor(next() * items.length)] }
 }
+
+/** The items in an order that the dice choose. */
+export function shuffled<Item>(items: readonly Item[], dice: Dice): readonly Item[] {
+  return items
+    .map((item) => ({ item, at: dice.next() }))
+    .toSorted((a, b) => a.at - b.at)
+    .map(({ item }) => item)
+}

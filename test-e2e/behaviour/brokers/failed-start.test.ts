@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import { randomUUID } from 'node:crypto'
 import { type EventEmitter, getEventListeners } from 'node:events'
 import { ConfigurationError, type Consumption, createGuard, type Inbox } from '@onceward/core'

@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import {
   type PostgresServer,
   postgres,

@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import { setTimeout as sleep } from 'node:timers/promises'
 import { sqs } from '@onceward/testing'
 import { describe, test } from 'vitest'

@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import { createGuard, type Guard, type GuardEvent } from '@onceward/core'
 import { migrate } from '@onceward/postgres'
 import { pgInbox } from '@onceward/postgres/pg'

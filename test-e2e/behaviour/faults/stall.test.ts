@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import { type Server, type SqsConnection, sqs } from '@onceward/testing'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { createSqsQueue } from '../../brokers/sqs/queue.ts'

@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import type { Consumption } from '@onceward/core'
 import { consumeKafka } from '@onceward/kafka'
 import { type KafkaCluster, kafkaCluster, skipped, until } from '@onceward/testing'

@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import { setTimeout as sleep } from 'node:timers/promises'
 import { skipped } from '@onceward/testing'
 import { afterAll, beforeAll, expect, test } from 'vitest'

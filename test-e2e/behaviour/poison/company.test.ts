@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import { describe, expect, test } from 'vitest'
 import { ManualBroker } from '../../support/manual-broker.ts'
 import { TestStage } from '../../support/test-stage.ts'

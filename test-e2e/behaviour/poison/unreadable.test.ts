@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { RunningBroker } from '../../brokers/broker.ts'
 import { BROKER_NAMES, BROKERS } from '../../brokers/index.ts'

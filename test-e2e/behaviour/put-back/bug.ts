@@ -11,6 +11,4 @@ export interface Bug {
   }[]
   /** The test on real servers that finds it. */
   readonly foundBy: { readonly file: string; readonly title: string }
-  /** Tried in every run of the tests; the others take minutes together, and are left to `npm run nightly`. */
-  readonly isQuick?: boolean | undefined
 }

@@ -32,7 +32,6 @@ export const CLAIM_BUGS: readonly Bug[] = [
           'create table :"schema".processed_events (\n  primary key (event_id, state), event_id uuid not null,',
       },
     ],
-    isQuick: true,
     foundBy: {
       file: CLAIMS,
       title: 'trap T2: redeliveries of a done event find it done, whatever the state was before',
@@ -137,7 +136,6 @@ export const CLAIM_BUGS: readonly Bug[] = [
         replace: `on conflict (event_id) do update set processed_at = excluded.processed_at\${target.returning}`,
       },
     ],
-    isQuick: true,
     foundBy: { file: CLAIMS, title: 'trap T7: of two concurrent copies one has an effect' },
   },
   {

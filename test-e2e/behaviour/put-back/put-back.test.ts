@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -30,11 +32,5 @@ async function isFound(bug: Bug): Promise<void> {
 }
 
 describe('a historical bug that is put back is found on real servers', () => {
-  test.each(BUGS.filter(({ isQuick }) => isQuick))('trap $trap: $what', isFound, 300_000)
-
-  test.each(BUGS.filter(({ isQuick }) => isQuick !== true))(
-    'trap $trap: $what',
-    { tags: 'nightly', timeout: 600_000 },
-    isFound,
-  )
+  test.each(BUGS)('trap $trap: $what', isFound, 600_000)
 })

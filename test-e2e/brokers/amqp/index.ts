@@ -45,7 +45,6 @@ export const amqp: BrokerDefinition = {
     // No message is held in the process: what is deferred waits in a delay queue.
     crash: server('classic', { holdMs: 0 }),
     patient: server('classic'),
-    storm: [server('classic'), server('quorum')],
     // The queue drops a message at its fourth delivery, or dead-letters it.
     outage: [server('quorum', { deliveryLimit: 3 })],
   },

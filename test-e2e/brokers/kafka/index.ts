@@ -32,7 +32,6 @@ export const kafka: BrokerDefinition = {
     acceptance: server(),
     crash: server(),
     patient: server({ sessionMs: 6_000 }),
-    storm: [server()],
     outage: [server()],
   },
   // To defer a record is to pause its partition: nothing is written.

@@ -31,7 +31,6 @@ export const sqs: BrokerDefinition = {
     crash: server(),
     patient: server({ visibilityMs: 6_000, longestHiddenMs: 2_000 }),
     // The server of the tests keeps its queues in memory.
-    storm: [],
     outage: [],
   },
   words: {

@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { OpenFuzz } from '../fuzz.ts'
 import { BODIES } from './bodies.ts'

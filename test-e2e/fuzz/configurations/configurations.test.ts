@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import { skipped } from '@onceward/testing'
 import { afterAll, describe, expect, test } from 'vitest'
 import { type Cell, cellsOfOne, cellsOfPairs, nameOf, randomCell, sampleOf } from './grid.ts'

@@ -21,7 +21,7 @@ import { createHandlers } from './handlers.ts'
 import type { History } from './history.ts'
 import { leftovers, questions } from './leftovers.ts'
 import type { Plan } from './plan.ts'
-import { describe, endsWithin, type Mortal, ownPoolName, type Shared } from './shared.ts'
+import { describe, endsWithin, ownPoolName, type Shared } from './shared.ts'
 import type { Stage } from './stage.ts'
 
 /** One case: guards with pools of their own, and all that is noted about them. */
@@ -42,25 +42,22 @@ let cases = 0
 const ignore = (): void => undefined
 const silent: Logger = { debug: ignore, info: ignore, warn: ignore, error: ignore }
 
-/** @param mortal - Of a case whose handlers may kill this process. */
-export async function openCase(stage: Stage, plan: Plan, mortal?: Mortal): Promise<ZooCase> {
+export async function openCase(stage: Stage, plan: Plan): Promise<ZooCase> {
   cases += 1
-  const consumer = mortal?.consumer ?? `zoo-${process.pid}-${cases}`
+  const consumer = `zoo-${process.pid}-${cases}`
   const dice = createDice(hashText(JSON.stringify(plan)))
   const isLeft = plan.events.some(({ runs }) =>
     runs.some(({ steps }) => steps.some(({ step }) => /left open|long statement/.test(step))),
   )
   const clock = createClock(() => dice.next(), isLeft)
   const shared: Shared = {
-    ...{ stage, plan, consumer, clock, surprises: [], nested: new Set(), pools: [], mortal },
-    ...{ runs: [...(mortal?.runs ?? [])], failures: new Map(mortal?.failures) },
-    atSettlement: new Map(),
+    ...{ stage, plan, consumer, clock, surprises: [], nested: new Set(), pools: [] },
+    ...{ runs: [], failures: new Map() },
     delivery: (event) => deliveryOf(plan, event),
   }
   const worker = createWorkers(shared)
   const guards = Array.from({ length: plan.workers }, worker)
-  // Where handlers may kill the process, what is not handled kills it.
-  const stopListening = mortal === undefined ? noteUnhandled(shared) : ignore
+  const stopListening = noteUnhandled(shared)
   return {
     guards: guards.map(({ guard }) => guard),
     surprises: shared.surprises,
@@ -206,16 +203,10 @@ function leasesOf(
 }
 
 /** Counts verdicts, as soon as they are known. Only the first of several copies tells one. */
-function noteOutcome(shared: Shared, { settlement, source }: OutcomeRecord): void {
-  const { atSettlement, failures, mortal } = shared
+function noteOutcome({ failures }: Shared, { settlement, source }: OutcomeRecord): void {
+  if (settlement.kind !== 'defer' || settlement.cause !== 'handler-failed') return
   const event = Number(source.position)
-  if (settlement.kind === 'defer' && settlement.cause === 'handler-failed') {
-    failures.set(event, (failures.get(event) ?? 0) + 1)
-    mortal?.failed(event)
-  }
-  const act = atSettlement.get(event)
-  atSettlement.delete(event)
-  act?.()
+  failures.set(event, (failures.get(event) ?? 0) + 1)
 }
 
 function noteUnhandled({ surprises }: Shared): () => void {

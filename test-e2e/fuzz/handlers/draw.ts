@@ -64,9 +64,6 @@ type Place = Step['of'] | 'single'
 
 export function isFor(of: Place | undefined, { driver, mode }: Shape): boolean {
   switch (of) {
-    case 'mortal':
-    case 'mortal pg':
-      return false
     case 'sql':
       return driver !== 'memory'
     case 'pg':

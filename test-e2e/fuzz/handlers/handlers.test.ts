@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { runCampaign } from '../campaign.ts'
 import type { OpenFuzz } from '../fuzz.ts'

@@ -103,7 +103,6 @@ function begin(worker: Worker, { call, event, context, failures }: Begin): Run {
     isLoose: company.some(({ isLoose }) => isLoose),
   }
   shared.runs.push(fact)
-  shared.mortal?.saved(fact)
   const eventPlan = shared.plan.events[number]
   if (eventPlan === undefined) throw new Error(`there is no event ${number}`)
   return { playing: playingOf(worker, { fact, event, context }), plan: runOf(eventPlan, fact.run) }
@@ -152,12 +151,6 @@ function playingOf(worker: Worker, { fact, event, context }: Parts): Playing {
       await shared.stage.admin.query('select pg_terminate_backend($1)', [row?.['pid']])
     },
     nest: (which, inside) => nest(worker, fact.event, { which, inside }),
-    dying: (death) => {
-      if (shared.mortal === undefined) throw new Error('this process may not die')
-      shared.mortal.saved(fact)
-      shared.mortal.dying({ event: fact.event, run: fact.run, ...death })
-    },
-    whenSettled: (act) => shared.atSettlement.set(fact.event, act),
   }
 }
 
@@ -181,7 +174,6 @@ async function nest(
   const settlement = await other?.process(shared.delivery(next))
   if (settlement?.kind !== 'ack') return
   shared.nested.add(next)
-  shared.mortal?.nested(next)
 }
 
 /** Plays a run as a handler does. The answer is what the handler answers. */
@@ -202,11 +194,9 @@ async function run(
   } catch (error) {
     fact.end = 'failed'
     fact.isOver = true
-    shared.mortal?.saved(fact)
     throw error
   }
   const answer = end(playing, plan)
-  shared.mortal?.saved(fact)
   const value = answer?.make()
   return isLast || plan.end.startsWith('answers') ? value : undefined
 }

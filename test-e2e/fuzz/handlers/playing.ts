@@ -1,6 +1,5 @@
 import type { GuardEvent, HandlerContext } from '@onceward/core'
 import type { RunFact } from './history.ts'
-import type { Death } from './shared.ts'
 
 /** A running handler, as its steps see it. */
 export interface Playing {
@@ -20,10 +19,6 @@ export interface Playing {
   endBackend(): Promise<void>
   /** Processes a delivery inside of the handler. The handler of the other consumer plays `inside`, after its write. */
   nest(which: Nested, inside?: () => Promise<unknown>): Promise<void>
-  /** Writes down that the run kills its process. Throws where it may not. */
-  dying(death: Pick<Death, 'way' | 'isLate' | 'isSettled'>): void
-  /** Plays `act` when the event of this run gets its settlement. */
-  whenSettled(act: () => void): void
 }
 
 export type Nested = 'itself' | 'neighbour' | 'other consumer' | 'other pool'
@@ -36,10 +31,7 @@ export type StepKind = 'fine' | 'aborts' | 'refused' | 'own'
 
 export interface Step {
   readonly then: StepKind
-  /**
-   * Where it can be played. `apart`: with SQL, where no other handler shares the transaction. `mortal`: in a process that
-   * may die.
-   */
-  readonly of: 'any' | 'sql' | 'pg' | 'apart' | 'pg apart' | 'mortal' | 'mortal pg'
+  /** Where it can be played. `apart`: with SQL, where no other handler shares the transaction. */
+  readonly of: 'any' | 'sql' | 'pg' | 'apart' | 'pg apart'
   readonly play: (playing: Playing) => Promise<unknown>
 }

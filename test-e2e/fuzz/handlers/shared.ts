@@ -16,38 +16,7 @@ export interface Shared {
   readonly nested: Set<number>
   readonly failures: Map<number, number>
   readonly pools: pg.Pool[]
-  /** Played when an event gets a settlement, by event. */
-  readonly atSettlement: Map<number, () => void>
-  /** Undefined if no handler may kill the process. */
-  readonly mortal: Mortal | undefined
   delivery(event: number): Delivery
-}
-
-/** What a case has whose handlers may kill their process: the next process goes on with it. */
-export interface Mortal {
-  readonly consumer: string
-  /** Of the processes before this one. */
-  readonly runs: readonly RunFact[]
-  readonly failures: ReadonlyMap<number, number>
-  /** Writes down what the run has done so far. */
-  saved(fact: RunFact): void
-  /** Writes down that the handler has failed, as soon as that is told. */
-  failed(event: number): void
-  /** Writes down that the other consumer has processed the event inside of a handler. */
-  nested(event: number): void
-  /** Writes down that this process is about to die. */
-  dying(death: Death): void
-}
-
-export interface Death {
-  readonly event: number
-  readonly run: number
-  /** The way to die, with what the parent process sees of it. */
-  readonly way: string
-  /** The run may have ended, so that the death hits other runs too. */
-  readonly isLate: boolean
-  /** The event of the run has been settled, and the broker has not got that. */
-  readonly isSettled?: boolean | undefined
 }
 
 export type Single = (event: GuardEvent<unknown>, context: HandlerContext<unknown>) => unknown

@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import { skipped } from '@onceward/testing'
 import { describe, expect, test } from 'vitest'
 import { BROKER_NAMES, BROKERS, DEFAULT_BROKER } from '../../brokers/index.ts'

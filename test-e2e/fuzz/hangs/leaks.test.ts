@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import { EventEmitter } from 'node:events'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { FIRST_CASES, Leaks } from './leaks.ts'

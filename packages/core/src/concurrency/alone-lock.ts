@@ -131,7 +131,7 @@ const ownLock: AloneLock = createAloneLock()
 export function processAloneLock(logger?: Pick<Logger, 'warn'>): AloneLock {
   try {
     const holder = globalThis as { [PROCESS_LOCK]?: unknown }
-    holder[PROCESS_LOCK] ??= ownLock
+    holder[PROCESS_LOCK] ??= createAloneLock()
     const lock = holder[PROCESS_LOCK]
     if (isAloneLock(lock)) return lock
     logger?.warn({ found: typeof lock }, UNKNOWN_LOCK)
