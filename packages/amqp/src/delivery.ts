@@ -259,14 +259,14 @@ function toHeaders(headers: Headers): Delivery['headers'] {
   return Object.fromEntries(entries)
 }
 
-/** Quorum queues count redeliveries; classic queues only tell that a delivery is not the first. */
+/** Quorum queues count redeliveries; classic queues only mark that a delivery is not the first. */
 function countOf({ fields, properties }: ConsumeMessage): number {
   const count: unknown = properties.headers?.['x-delivery-count']
   if (Number.isSafeInteger(count) && Number(count) > 0) return Number(count) + 1
   return fields.redelivered ? 2 : 1
 }
 
-/** Two publishers may count alike, so the application id is part of the message id where it is set. */
+/** Two publishers may use the same numbers, so the application id is part of the message id if it is set. */
 function composedId({ messageId, appId }: MessageProperties): string | undefined {
   const id = textOf(messageId)
   if (id === undefined || appId === undefined || appId === '') return id

@@ -50,7 +50,7 @@ function exchangeByOwnKey(shape: QueueShape | undefined): string | undefined {
   return key === undefined && typeof exchange === 'string' ? exchange : undefined
 }
 
-/** The checks of {@link examine}. Declares nothing, and answers how the queue was declared, as far as anybody can tell. */
+/** The checks of {@link examine}. Declares nothing, and answers how the queue was declared, as far as it is known. */
 export async function inspect({
   connection,
   settings,

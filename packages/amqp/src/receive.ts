@@ -92,7 +92,7 @@ export class Receiver {
     return this.#recovery.lastProgressAt
   }
 
-  /** @throws {@link ConfigurationError} for what can never work. */
+  /** @throws {@link ConfigurationError} for options that can never work. */
   async start(): Promise<void> {
     const step = this.#step()
     if (await endsWithin(this.#options.port.runtime, step, START_MS)) {

@@ -135,11 +135,11 @@ export function originalMessage(delivery: Delivery, nulls: string[] = []): Origi
   }
 }
 
-/** A delivery without its record cannot tell a tombstone from an empty value. */
+/** A delivery without its record does not distinguish a tombstone from an empty value. */
 const storedValue = (body: Uint8Array): Buffer | null =>
   body.byteLength === 0 ? null : Buffer.from(body)
 
-/** The original's headers but for those of an earlier dead letter. */
+/** The original's headers without those of an earlier dead letter. */
 function ownHeaders(headers: IHeaders, nulls: string[]): readonly (readonly [string, Value])[] {
   return Object.entries(headers).flatMap(([name, value]): (readonly [string, Value])[] => {
     const isOurs = isDeadLetterHeader(name) || name.toLowerCase() === NULL_HEADERS

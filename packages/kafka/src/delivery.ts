@@ -64,7 +64,7 @@ const isInherited = (name: string): boolean => name in Object.prototype
  * Makes a delivery of a record that your own loop received and settles, such as the payload of `eachMessage`:
  * `await guard.process(fromKafkaMessage(payload))`. `wrapKafka` and `consumeKafka` settle by themselves.
  *
- * Kafka does not tell whether a record was delivered before, so the delivery counts as redelivered: a record that
+ * Kafka does not say whether a record was delivered before, so the delivery counts as redelivered: a record that
  * kills the process is then counted before it runs, for one more statement. The key that `position()` makes of it is
  * that of `wrapKafka`.
  */

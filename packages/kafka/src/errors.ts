@@ -95,7 +95,7 @@ const KIND_OF_NAME: ReadonlyMap<string, BrokerErrorKind> = kindsByName({
   ],
 })
 
-/** kafkajs does not tell why no broker named the coordinator of the group. */
+/** kafkajs does not say why no broker named the coordinator of the group. */
 const HINT_OF: ReadonlyMap<string, string> = new Map([
   [
     'KafkaJSGroupCoordinatorNotFound',

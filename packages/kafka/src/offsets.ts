@@ -67,7 +67,7 @@ export class Progress {
     this.append(items)
   }
 
-  /** Adds the records of the next fetch, and lets go of those that the low watermark has passed. */
+  /** Adds the records of the next fetch, and drops those that the low watermark has passed. */
   append(items: readonly InHand[]): void {
     this.#items = [...this.#items.slice(this.#low), ...items]
     this.#low = 0

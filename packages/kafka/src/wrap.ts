@@ -219,7 +219,7 @@ class ConsumerLife {
     this.progressed()
     this.#batches.answered()
     this.#watchdog.heard({ generation, isHeld: this.#batches.isHeld })
-    // While a join is missing, no answer is heard.
+    // Before the join there are no answers.
     if (this.#isSilent && this.#watchdog.silentMs === 0) this.#begin()
   }
 

@@ -56,7 +56,7 @@ function toDelivery(event: object): Delivery {
       contentType: 'application/json',
       messageId,
       producedAt: toDate(time),
-      // Lambda does not tell whether it invokes the function for the first time.
+      // Lambda does not say whether it invokes the function for the first time.
       redelivered: true,
       raw: event,
     },

@@ -20,7 +20,7 @@ export interface KafkaRecord {
 /**
  * Makes a delivery of a record of a Kafka event, equal to the one that `wrapKafka` makes of the same record.
  *
- * Kafka does not tell whether a record was delivered before, so the delivery counts as redelivered.
+ * Kafka does not say whether a record was delivered before, so the delivery counts as redelivered.
  */
 export function toDelivery(given: unknown): Delivery {
   const record = toRecord(fieldsOf(given))

@@ -62,7 +62,7 @@ function toDelivery(given: unknown): Delivery {
       contentType: headers['content-type'],
       messageId: MessageId,
       producedAt: toDate(Timestamp),
-      // Lambda does not tell whether it invokes the function for the first time.
+      // Lambda does not say whether it invokes the function for the first time.
       redelivered: true,
       raw: record,
     },

@@ -42,7 +42,7 @@ export const OWN = {
   attempt: 'onceward.attempt',
 } as const
 
-/** Stands for a value when there are too many of them, as in the conventions. */
+/** Replaces a value when there are too many of them, as in the conventions. */
 export const OTHER = '_OTHER'
 
 export interface Metric {

@@ -1,7 +1,7 @@
 import type { Attributes, BatchObservableCallback, Meter, Observable } from '@opentelemetry/api'
 import type { Metric } from './names.ts'
 
-/** Tells the value of a metric for these attributes. */
+/** Reports the value of a metric for these attributes. */
 export type Tell<Metrics> = (metric: keyof Metrics, value: number, attributes: Attributes) => void
 
 /**

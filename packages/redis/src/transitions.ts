@@ -95,7 +95,7 @@ const owners = (all: readonly Held[]): readonly ScriptEntry[] =>
 
 const whole = (ms: number): string => String(Math.max(0, Math.ceil(ms)))
 
-/** The empty text stands for no result. A JSON text is never empty and contains no NUL or lone surrogate unescaped. */
+/** The empty text means no result. A JSON text is never empty and contains no NUL or lone surrogate unescaped. */
 const jsonOf = (result: Json | undefined): string =>
   result === undefined ? '' : JSON.stringify(result)
 

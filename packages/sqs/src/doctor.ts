@@ -184,7 +184,7 @@ export function orderFindings({ queueUrl, deadLetter }: Settings): Findings {
   }
 }
 
-// What is not known is NaN, which is neither more nor less than anything.
+// Unknown values are NaN, which is neither more nor less than any number.
 
 const secondsOf = (value: string | undefined): number => Number(value) * 1_000
 

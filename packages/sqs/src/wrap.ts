@@ -30,7 +30,7 @@ export interface WrappedSqs {
  * The guard for messages that your own loop receives, also sqs-consumer's `handleMessageBatch`.
  *
  * The same engine as `consumeSqs`: messages are kept hidden while they are worked on, deleted, deferred or sent to
- * the dead-letter queue when their settlement is stored. The answer resolves when all that is done. It is always
+ * the dead-letter queue when their settlement is stored. The answer resolves after that. It is always
  * an empty list, so that no version of sqs-consumer deletes anything itself: versions before 14 take
  * `undefined` for "delete all". Leave its `alwaysAcknowledge` and `terminateVisibilityTimeout` off.
  *

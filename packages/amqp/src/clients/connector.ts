@@ -4,7 +4,7 @@ import type { AmqpChannel, AmqpConfirmChannel, AmqpConnection } from '../client.
 import { classifyError, isConnectionClosed, PublishError } from '../errors.ts'
 import { listenTo } from './listeners.ts'
 
-/** The version of the server behind a channel, as `[4, 2]`; undefined if the server does not tell. */
+/** The version of the server behind a channel, as `[4, 2]`; undefined if the server does not report it. */
 export function serverVersion(channel: AmqpChannel): readonly [number, number] | undefined {
   const { connection } = channel
   const properties = isRecord(connection) ? connection['serverProperties'] : undefined

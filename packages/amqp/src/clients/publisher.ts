@@ -103,7 +103,7 @@ export class Publisher {
     if (closing !== undefined) await endsWithin(runtime, closing, CLOSE_MS)
   }
 
-  /** Leaves its channel open, and listens to it no more once nothing is unconfirmed: it must hear of a return. */
+  /** Leaves its channel open, and removes its listeners once everything is confirmed: until then it must see returns. */
   release(): void {
     this.#isReleased = true
     const opening = this.#outlet
@@ -220,7 +220,7 @@ class Sent {
     return typeof of === 'string' ? this.#letters.get(of) : this.#messages.get(of)
   }
 
-  /** One that fails is forgotten, so that it is published again; one that arrives late is not, so that it is not. */
+  /** A failed publish is removed, so that it is published again. A late confirm is kept, so that it is not. */
   add(of: Outgoing['of'], confirm: Promise<void>): void {
     confirm.catch(() => this.delete(of))
     if (typeof of !== 'string') {

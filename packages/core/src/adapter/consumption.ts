@@ -9,7 +9,7 @@ export interface Consumption extends AsyncDisposable {
   readonly stopped: Promise<void>
   /**
    * Starts nothing more and gives back at once what was not started. Running handlers get `drainMs` to end, then
-   * their signals abort. Finished messages are settled. Resolves when all that is done; never rejects.
+   * their signals abort. Finished messages are settled. Resolves after that; never rejects.
    */
   drain(): Promise<void>
   health(): Health
@@ -32,7 +32,7 @@ export interface Receiving extends Pick<Health, 'lastProgressAt'> {
    * Resolves when the store and the broker have been checked and the first receive is under way, or is being
    * tried again because one of them cannot be reached.
    *
-   * @throws {@link ConfigurationError} for what can never work.
+   * @throws {@link ConfigurationError} for options that can never work.
    */
   start(): Promise<void>
   /** Receives nothing more. Bounded, and never rejects. */

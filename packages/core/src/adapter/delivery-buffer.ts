@@ -43,7 +43,7 @@ export interface DeliveryBufferOptions<Each extends Delivered, Answer> {
   readonly hasDeadLetterPlace: boolean
   readonly pending: Pending<Each>
   readonly onStart?: ((each: Each) => void) | undefined
-  /** Tells the broker. Must neither throw nor reject. */
+  /** Settles with the broker. Must neither throw nor reject. */
   readonly settle: (each: Each, settlement: Settlement) => MaybeAsync<Answer>
   /** The settlement is stored; the call to the broker is next. */
   readonly onKnown: (each: Each, settlement: Settlement, elapsedMs: number) => void

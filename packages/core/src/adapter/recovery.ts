@@ -55,7 +55,7 @@ export class Recovery<Kind extends string> {
   /**
    * Runs the check, and then retries until it succeeds.
    *
-   * @throws {@link ConfigurationError} for what can never work.
+   * @throws {@link ConfigurationError} for options that can never work.
    */
   async start(): Promise<void> {
     const error = await this.#runCheck()

@@ -89,7 +89,7 @@ export interface StopSignals {
   readonly bounded: (limitMs: number) => number
 }
 
-/** Calls back when the signal aborts, at once if it has. Answers how to forget that. */
+/** Calls back when the signal aborts, at once if it has. Returns a function that removes the listener. */
 export function onceAborted(signal: AbortSignal | undefined, callback: () => void): () => void {
   if (signal?.aborted) callback()
   signal?.addEventListener('abort', callback, { once: true })

@@ -1,6 +1,6 @@
 import type { Runtime } from '../model/runtime.ts'
 
-/** Stands for an answer that did not come in time. */
+/** Marks an answer that did not come in time. */
 export const LATE: unique symbol = Symbol('onceward.late')
 
 /**

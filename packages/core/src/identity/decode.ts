@@ -123,7 +123,7 @@ export function holdsRounded(text: string): boolean {
     JSON.parse(text, look)
     return isRounded
   } catch {
-    // The text nests deeper than the stack. Its bytes tell it from others.
+    // The text nests deeper than the stack. Its bytes identify it.
     return true
   }
 }

@@ -123,7 +123,7 @@ function isBeyond({ inbox }: ResolvedOptions, remainingMs: number, limitMs: numb
 
 const asksInbox = (member: InFlightEvent): Claimed => ({ kind: 'run', member, takeover: false })
 
-/** Without an inbox no other store can tell whether the event was processed. */
+/** Without an inbox no other store knows whether the event was processed. */
 function unknownOutcome(): Outcome {
   const error = new StoreUnavailableError(
     'The lease store cannot read its entry of the event. Check that all processes run compatible versions.',

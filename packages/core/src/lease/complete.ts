@@ -4,7 +4,7 @@ import type { Outcome } from '../settlement/outcome.ts'
 import type { Leases } from './claim.ts'
 
 /**
- * Step 4, always after the commit: tells the lease store the outcome. With an inbox, a store that does not answer costs
+ * Step 4, always after the commit: stores the outcome in the lease store. With an inbox, a store that does not answer costs
  * only latency: the lease expires, and the redelivery finds the row and updates the store.
  */
 export async function completeLease(

@@ -43,7 +43,7 @@ export class LateEnds {
     for (const { ownerToken } of all) this.#left.delete(ownerToken)
   }
 
-  /** Tells what is left of these events. Undefined if nothing is. Rejects if the store still does not answer. */
+  /** Sends what is left of these events. Undefined if nothing is. Rejects if the store still does not answer. */
   tell(all: readonly Pick<Held, 'id'>[]): Promise<unknown> | undefined {
     if (this.#left.size === 0) return undefined
     const ids = new Set(all.map(({ id }) => id))
@@ -51,7 +51,7 @@ export class LateEnds {
     return open.length === 0 ? undefined : tellAll(open)
   }
 
-  /** Tells what is left once more, and then no more. A second call waits for the first. Never rejects. */
+  /** Sends what is left once more, and then stops. A second call waits for the first. Never rejects. */
   close(): Promise<void> {
     this.#closing ??= this.#close()
     return this.#closing

@@ -7,7 +7,7 @@ import type { InFlightEvent, MemberLease } from '../model/in-flight-event.ts'
 import type { HeldAnswer, LeaseSession } from '../model/lease-store.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 
-/** Renews all held leases of a guard in one call, every third of the lease time. Tells a run when its lease is lost. */
+/** Renews all held leases of a guard in one call, every third of the lease time. Notifies a run when its lease is lost. */
 export interface LeaseRenewer {
   /** @param askedAtMs - Monotonic time from before the call that granted the lease: it is valid from then on. */
   keepRenewed(id: EventId, ownerToken: OwnerToken, askedAtMs: number): MemberLease

@@ -40,7 +40,7 @@ export interface GuardSettings {
   readonly transaction: 'each' | 'batch'
   readonly hasInbox: boolean
   readonly hasLeases: boolean
-  /** The `orderingKey` option defines the lanes, so an adapter cannot tell which deliveries share one. */
+  /** The `orderingKey` option defines the lanes, so an adapter does not know which deliveries share one. */
   readonly lanesAreUsers: boolean
 }
 

@@ -17,7 +17,7 @@ const warn = (fields: object, message: string): void => {
 }
 
 /**
- * Whether the logger writes lines of that level. Loggers that cannot tell, unlike pino, count as writing them. Never
+ * Whether the logger writes lines of that level. Loggers that do not say, unlike pino, count as writing them. Never
  * throws.
  */
 export function isLevelEnabled(logger: Logger, level: keyof Logger): boolean {

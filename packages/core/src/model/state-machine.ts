@@ -262,7 +262,7 @@ export const MACHINE: Machine = {
   dead:          { claim: dead,       renew: lost,   complete: lost,   fail: lost, release: lost,     bury: lost },
 }
 
-/** Operations on an event, whoever holds it. Undefined if there is nothing to do. */
+/** Operations on an event, regardless of its owner. Undefined if there is nothing to do. */
 export const OPERATORS = {
   replay: (state: EventState, nowMs: number): EventState | undefined => {
     if (state.kind !== 'dead') return undefined

@@ -26,7 +26,7 @@ const OF_THE_CONNECTION = [
 ]
 
 /**
- * The headers of an answer as they are written: lower-case names, one entry each but for cookies. A header that a server
+ * The headers of an answer as they are written: lower-case names, one entry each, except cookies. A header that a server
  * would refuse to write is refused here, before anything is committed.
  *
  * @throws {@link AnswerError}

@@ -39,7 +39,7 @@ export type ProblemName =
   | 'overloaded'
   | 'timed-out'
 
-/** The problems that the guard itself answers with. Clients can tell them by `type`. */
+/** The problems that the guard itself answers with. Clients recognize them by `type`. */
 export const PROBLEMS: Readonly<Record<ProblemName, readonly [status: number, title: string]>> = {
   'key-missing': [400, 'The Idempotency-Key header is missing'],
   'key-repeated': [400, 'The Idempotency-Key header was sent more than once'],

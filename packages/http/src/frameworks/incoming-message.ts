@@ -29,7 +29,7 @@ export function fromIncomingMessage(
 ): IncomingRequest {
   const { method = 'GET' } = message
   const path = pathOf(target)
-  // Under HTTP/2, only `aborted` tells.
+  // Under HTTP/2, only `aborted` shows it.
   const isGone = (): boolean =>
     message.readableAborted || message.aborted || (response.closed && !response.writableEnded)
   return {

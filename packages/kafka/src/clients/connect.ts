@@ -5,7 +5,7 @@ import type { Consumer } from 'kafkajs'
 export interface ConnectLimits {
   readonly runtime: Runtime
   readonly limitMs: number
-  /** False once the consumer was let go. */
+  /** False once the consumer was released. */
   readonly isWanted: () => boolean
 }
 
@@ -15,7 +15,7 @@ export async function connect(
   { isWanted, limitMs, runtime }: ConnectLimits,
 ): Promise<void> {
   const connecting = consumer.connect().then(async () => {
-    // Let go while it was connecting, which kafkajs cannot abort: its socket would keep the process alive.
+    // Released while it was connecting, which kafkajs cannot abort: its socket would keep the process alive.
     if (!isWanted()) await consumer.disconnect()
   })
   const answer = await answerWithin(runtime, connecting, limitMs, { keepAlive: false })

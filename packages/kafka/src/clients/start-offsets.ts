@@ -89,7 +89,7 @@ export async function startAtEnds(
   const found: unknown = await cluster.findGroupCoordinator({ groupId })
   const coordinator = found as Coordinator
   const isNew = async (): Promise<boolean> => {
-    // No topics stand for all.
+    // No topics means all topics.
     const { responses } = await coordinator.offsetFetch({ groupId, topics: [] })
     return (
       responses

@@ -82,7 +82,7 @@ export async function allTopics(cluster: Cluster): Promise<readonly string[]> {
 
 const NO_TAGS = Buffer.from([0])
 
-/** No list stands for all topics. */
+/** No list means all topics. */
 const NULL = Buffer.from([0])
 
 function encode(topics: readonly string[] | 'all'): Buffer {

@@ -87,7 +87,7 @@ export class Unreadable {
     for (const { topic, partition } of partitions) {
       consumer.pause([{ topic, partitions: [partition] }])
     }
-    // kafkajs keeps pauses over a rebalance: a partition that comes back later would stand still.
+    // kafkajs keeps pauses over a rebalance: a partition that comes back later would stay paused.
     for (const [name, { partition: gone }] of before) {
       if (this.#held.has(name)) continue
       consumer.resume([{ topic: gone.topic, partitions: [gone.partition] }])

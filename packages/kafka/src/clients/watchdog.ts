@@ -51,7 +51,7 @@ export class Watchdog {
     return this.#runtime.monotonic() - this.#heardAtMs
   }
 
-  /** @param onSilence - Called once, when nothing was heard for the whole limit. */
+  /** @param onSilence - Called once, when there was no answer for the whole limit. */
   begin(onSilence: (silence: Error) => void): void {
     this.end()
     this.joined()

@@ -2,7 +2,7 @@ import type { BrokerName } from './broker-address.ts'
 
 /** Something that an operator should know. */
 export interface Finding {
-  /** `error`: messages are lost, run twice or stand still. `warning`: they may. */
+  /** `error`: messages are lost, run twice or are not processed. `warning`: they may. */
   readonly severity: 'error' | 'warning'
   readonly about: 'postgres' | 'tables' | 'consumers' | 'redis' | BrokerName
   readonly finding: string

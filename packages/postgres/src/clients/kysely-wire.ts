@@ -70,7 +70,7 @@ const listening = new WeakMap<Connection, { count: number }>()
 
 /**
  * From now on a lost connection does not end the process. The answer undoes this for as long as somebody else uses the
- * connection. While nobody does, its loss never ends the process: the pool has removed it already and opens a new one.
+ * connection. Until then its loss never ends the process: the pool has removed it already and opens a new one.
  */
 export function surviveLoss(wire: Connection): () => void {
   const users = listening.get(wire) ?? listen(wire)

@@ -37,7 +37,7 @@ export interface Driver<Tx> extends Connection {
   readonly sendsAtOnce: boolean
   /** Connections of the pool. Undefined if its limit is not known. */
   readonly poolSize: number | undefined
-  /** The connections in use now. Left out: the client does not tell. */
+  /** The connections in use now. Left out: the client does not report it. */
   poolUse?(): PoolUse
   /** Ends the connections of a pool that the driver has made itself. */
   close?(): Promise<void>

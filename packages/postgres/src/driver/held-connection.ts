@@ -14,7 +14,7 @@ export interface HeldConnection<Tx> {
   readonly tx: Tx
   /** Status after the last answer of the server. */
   status(): TransactionStatus
-  /** SQLSTATE of the error with which the server ended the connection; undefined if the client does not tell. */
+  /** SQLSTATE of the error with which the server ended the connection; undefined if the client does not report it. */
   endCode(): string | undefined
   /** Whether the server takes our texts for UTF-8, which they are. A handler may have changed that. */
   isUtf8(): boolean
@@ -35,7 +35,7 @@ export interface HeldConnection<Tx> {
     limitMs: number,
     reads?: 'rows' | 'no-rows',
   ): Promise<SendAnswer | typeof LATE>
-  /** How many statements the server has completed on this connection; undefined if the client does not tell. */
+  /** How many statements the server has completed on this connection; undefined if the client does not report it. */
   commands(): number | undefined
   /** Whether a statement is in flight. */
   isBusy(): boolean

@@ -24,7 +24,7 @@ const AT_LEAST = `interval '30 days'`
 /** Dead letters are kept for 30 days, or for the dedup window if it is longer. */
 const kept = `greatest(${AT_LEAST}, c.dedup_window_ms * interval '1 millisecond')`
 
-/** Whether a row may be that old. This much of the rule an index can tell. */
+/** Whether a row may be that old. An index can answer this part of the rule. */
 const isAged = (row: string): string => `${row}.last_failed_at < now() - ${AT_LEAST}`
 
 /**
