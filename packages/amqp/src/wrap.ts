@@ -9,11 +9,11 @@ import {
   type Guard,
   type GuardPort,
   hasMethod,
-  type LoopSignals,
   portOf,
   registerPublisher,
   type WrapOutage,
   type WrappedLoop,
+  type WrapSignals,
   withConsumption,
 } from '@onceward/core/adapter'
 import type { ConsumeMessage } from 'amqplib'
@@ -98,7 +98,7 @@ interface Parts {
   readonly port: GuardPort
   readonly settings: Settings
   readonly channel: AmqpConfirmChannel
-  readonly signals: Pick<LoopSignals, 'stop' | 'abort'>
+  readonly signals: WrapSignals
   readonly warn: (error: unknown) => void
 }
 
@@ -118,15 +118,11 @@ function createLoop(parts: Parts): WrappedLoop<(message: ConsumeMessage | null) 
     stopDeliveries: async () => false,
   })
   const unregister = registerPublisher(port, source, context.place)
-  let lastProgressAt: Date | undefined
-  const progressed = (): void => {
-    lastProgressAt = new Date(port.runtime.now())
-  }
   let ended: WrapOutage | undefined
   const dispatcher = new Dispatcher({
     ...{ port, settings, context, signals },
     onKnown: () => undefined,
-    onSettled: progressed,
+    onSettled: signals.progressed,
   })
   const ends = (error: Error): void => {
     ended = { state: 'stopped', reason: classifyError(error).text }
@@ -155,7 +151,7 @@ function createLoop(parts: Parts): WrappedLoop<(message: ConsumeMessage | null) 
       }
       ended = undefined
       // The broker has answered. Without it, the first messages of a quiet hour would look stalled.
-      progressed()
+      signals.progressed()
       dispatcher.take(accept(message, deliveries))
     },
     dispatcher,
@@ -163,9 +159,6 @@ function createLoop(parts: Parts): WrappedLoop<(message: ConsumeMessage | null) 
     finish: async () => letGo(),
     get outage() {
       return ended ?? alarm.outage ?? delayQueues.outage
-    },
-    get lastProgressAt() {
-      return lastProgressAt
     },
   }
 }

@@ -13,9 +13,10 @@ export type {
 } from './model/settlement.ts'
 
 // A running consumer, whatever the broker.
-export type { Consumption, WrappedConsumption } from './adapter/consumption.ts'
+export type { Consumption } from './adapter/consumption.ts'
 export type { DependencyOutage, Health } from './adapter/health.ts'
 export type { ConsumeOptions, RunOptions } from './adapter/run-options.ts'
+export type { WrappedConsumption } from './adapter/wrap.ts'
 
 // What a user gives it.
 export type {

@@ -3,11 +3,11 @@ import {
   type ClientRule,
   type Guard,
   type GuardPort,
-  type LoopSignals,
   portOf,
   refuseUnfitClient,
   type WrapOutage,
   type WrappedLoop,
+  type WrapSignals,
   withConsumption,
 } from '@onceward/core/adapter'
 import type { ConsumerCrashEvent, ConsumerRunConfig } from 'kafkajs'
@@ -77,15 +77,15 @@ interface Parts {
   readonly port: GuardPort
   readonly settings: Settings
   readonly consumer: KafkaConsumer
-  readonly signals: Pick<LoopSignals, 'stop' | 'abort'>
+  readonly signals: WrapSignals
 }
 
 function createLoop({ port, settings, consumer, signals }: Parts): WrappedLoop<ConsumerRunConfig> {
   const batches = new PartitionBatches({ port, settings, onRunnable: () => dispatcher.pump() })
-  const life = new ConsumerLife(port, batches)
+  const life = new ConsumerLife(port, batches, signals)
   const dispatcher: Dispatcher = new Dispatcher({
     ...{ port, settings, batches, signals },
-    onKnown: () => life.progressed(),
+    onKnown: signals.progressed,
   })
   const publishers = new TopicPublishers(port, settings, batches)
   const close = (): void => {
@@ -117,9 +117,6 @@ function createLoop({ port, settings, consumer, signals }: Parts): WrappedLoop<C
     finish: async () => close(),
     get outage() {
       return life.outage
-    },
-    get lastProgressAt() {
-      return life.lastProgressAt
     },
   }
 }
@@ -163,20 +160,17 @@ const SILENCE_FIX =
 /** What the events of a consumer say about its health. */
 class ConsumerLife {
   outage: WrapOutage | undefined = JOINING
-  lastProgressAt: Date | undefined
   readonly #port: GuardPort
   readonly #batches: PartitionBatches
   readonly #watchdog: Watchdog
+  readonly #progressed: () => void
   #isSilent = false
 
-  constructor(port: GuardPort, batches: PartitionBatches) {
+  constructor(port: GuardPort, batches: PartitionBatches, { progressed }: WrapSignals) {
+    this.#progressed = progressed
     this.#port = port
     this.#batches = batches
     this.#watchdog = new Watchdog(port.runtime, TIMES)
-  }
-
-  progressed(): void {
-    this.lastProgressAt = new Date(this.#port.runtime.now())
   }
 
   /** @param isOver - A join does not bring its health back: nothing is processed any more. */
@@ -187,7 +181,7 @@ class ConsumerLife {
       if (this.outage?.state !== 'stopped') this.outage = STOPPED
     }
     consumer.on(GROUP_JOIN, () => {
-      this.progressed()
+      this.#progressed()
       if (!isOver()) this.#begin()
     })
     consumer.on(FETCH, () => this.#answered())
@@ -216,7 +210,7 @@ class ConsumerLife {
 
   /** The broker answered a fetch or a heartbeat. */
   #answered(generation?: number): void {
-    this.progressed()
+    this.#progressed()
     this.#batches.answered()
     this.#watchdog.heard({ generation, isHeld: this.#batches.isHeld })
     // Before the join there are no answers.

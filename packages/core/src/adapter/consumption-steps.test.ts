@@ -5,12 +5,8 @@ import { ABORT_GRACE_MS } from '../concurrency/stop-signals.ts'
 import { Clock } from '../fixtures/clock.ts'
 import type { EpochMs } from '../model/brands.ts'
 import type { Availability, GuardPort } from '../model/guard-port.ts'
-import {
-  type ConsumptionOptions,
-  type LoopSignals,
-  startConsumption,
-  withConsumption,
-} from './consumption.ts'
+import { type ConsumptionOptions, type LoopSignals, startConsumption } from './consumption.ts'
+import { type WrapSignals, withConsumption } from './wrap.ts'
 
 const DRAIN_MS = 5_000
 
@@ -222,19 +218,24 @@ describe('a wrap', () => {
     const loop = {
       ...{ wrapped: { run: 'mine' }, dispatcher, settling, finish },
       outage: undefined as { state: 'recovering' | 'stopped'; reason: string } | undefined,
-      lastProgressAt: undefined as Date | undefined,
     }
-    const wrap = withConsumption({ ...made.common, createLoop: () => loop })
-    return { made, loop, wrap }
+    let progressed = (): void => undefined
+    const createLoop = (signals: WrapSignals) => {
+      progressed = signals.progressed
+      return loop
+    }
+    const wrap = withConsumption({ ...made.common, createLoop })
+    return { made, loop, wrap, progressed: () => progressed() }
   }
 
   test('has the health of its loop, unless the store is down', () => {
-    const { loop, made, wrap } = wrapping()
+    const { loop, made, wrap, progressed } = wrapping()
     expect(wrap.run).toBe('mine')
     expect(wrap.consumption.health().state).toBe('running')
     loop.outage = { state: 'recovering', reason: 'rejoining' }
-    loop.lastProgressAt = new Date(7)
-    const health = { state: 'recovering', reason: 'rejoining', lastProgressAt: new Date(7) }
+    progressed()
+    const lastProgressAt = new Date(made.clock.runtime.now())
+    const health = { state: 'recovering', reason: 'rejoining', lastProgressAt }
     expect(wrap.consumption.health()).toMatchObject(health)
     const retryAt = (made.clock.runtime.now() + 1_000) as EpochMs
     made.world.availability = { kind: 'down', retryAt, error: 'gone' }

@@ -1,7 +1,7 @@
 import { ABORT_GRACE_MS, onceAborted } from '../concurrency/stop-signals.ts'
 import { endsWithin } from '../concurrency/timeout.ts'
-import { type GuardPort, pauseOf } from '../model/guard-port.ts'
-import type { DependencyOutage, Health, Outage } from './health.ts'
+import type { GuardPort } from '../model/guard-port.ts'
+import type { DependencyOutage, Health, Outage, WrapOutage } from './health.ts'
 
 /** A running consumer. */
 export interface Consumption extends AsyncDisposable {
@@ -14,9 +14,6 @@ export interface Consumption extends AsyncDisposable {
   drain(): Promise<void>
   health(): Health
 }
-
-/** What a wrap carries as `consumption`: the loop is the user's, so nothing of it starts or stops. */
-export type WrappedConsumption = Pick<Consumption, 'drain' | 'health'>
 
 /** Why a consumer ends without being asked. */
 export type ConsumptionEnd =
@@ -94,63 +91,8 @@ export async function startConsumption(options: ConsumptionOptions): Promise<Con
   return running
 }
 
-/** Why nothing comes to a wrap; `stopped`: until its user consumes again. */
-export interface WrapOutage {
-  readonly state: 'recovering' | 'stopped'
-  readonly reason: string
-}
-
-/** What the adapter of a wrap brings. */
-export interface WrappedLoop<Wrapped extends object>
-  extends Pick<ConsumerLoop, 'dispatcher' | 'settling' | 'finish'> {
-  /** What the user gets. */
-  readonly wrapped: Wrapped
-  /** When a message was last settled. */
-  readonly lastProgressAt?: Date | undefined
-  readonly outage?: WrapOutage | undefined
-}
-
-export interface WrapOptions<Wrapped extends object>
-  extends Pick<ConsumptionOptions, 'port' | 'drainMs' | 'queue' | 'describe'> {
-  readonly createLoop: (signals: Pick<LoopSignals, 'stop' | 'abort'>) => WrappedLoop<Wrapped>
-}
-
-/** Gives a wrap its `consumption`: health, and a drain before which its user stops receiving. */
-export function withConsumption<Wrapped extends object>(
-  options: WrapOptions<Wrapped>,
-): Wrapped & { readonly consumption: WrappedConsumption } {
-  const consumption = new Running({
-    ...options,
-    signal: undefined,
-    createLoop: (signals) => {
-      const loop = options.createLoop(signals)
-      return { ...loop, receiver: ownReceiver(options, loop) }
-    },
-  })
-  return Object.assign(consumption.loop.wrapped, { consumption })
-}
-
-/** The loop that receives is the user's. */
-function ownReceiver(
-  { port, describe }: Pick<ConsumptionOptions, 'port' | 'describe'>,
-  loop: Pick<WrappedLoop<object>, 'lastProgressAt' | 'outage'>,
-): Receiving {
-  return {
-    get outage() {
-      const pause = pauseOf(port)
-      if (loop.outage?.state === 'stopped' || pause === undefined) return loop.outage
-      return { state: 'paused' as const, reason: describe(pause.error) }
-    },
-    get lastProgressAt() {
-      return loop.lastProgressAt
-    },
-    start: async () => undefined,
-    stop: () => undefined,
-  }
-}
-
 /** The life of a consumption: start, drain, end. */
-class Running<Loop extends ConsumerLoop> implements Consumption {
+export class Running<Loop extends ConsumerLoop> implements Consumption {
   readonly stopped: Promise<void>
   readonly loop: Loop
   readonly #options: ConsumptionOptions<Loop>

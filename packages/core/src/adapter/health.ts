@@ -16,6 +16,12 @@ export interface Outage {
   readonly reason: string
 }
 
+/** Why nothing comes to a wrap; `stopped`: until its user consumes again. */
+export interface WrapOutage {
+  readonly state: 'recovering' | 'stopped'
+  readonly reason: string
+}
+
 /** The state of a consumer. */
 export interface Health {
   /**

@@ -54,9 +54,6 @@ export {
   type ConsumptionEnd,
   type LoopSignals,
   startConsumption,
-  type WrapOutage,
-  type WrappedLoop,
-  withConsumption,
 } from './consumption.ts'
 export { type DeadLetterPlace, registerPublisher } from './dead-letter-place.ts'
 export {
@@ -68,7 +65,7 @@ export {
 } from './delivery-buffer.ts'
 export { readEnvelope, withEnvelope, writeEnvelope } from './envelope.ts'
 export { type Findings, reportFindings, when } from './findings.ts'
-export type { Outage } from './health.ts'
+export type { Outage, WrapOutage } from './health.ts'
 export {
   type BrokerAddress,
   findingsOf,
@@ -97,3 +94,9 @@ export {
   withoutUndefined,
 } from './run-options.ts'
 export { STORE_LOOK_MS, StoreGate } from './store-gate.ts'
+export {
+  type WrappedLoop,
+  type WrapSignals,
+  withConsumption,
+  wrapMessages,
+} from './wrap.ts'

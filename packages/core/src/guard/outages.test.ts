@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { withConsumption } from '../adapter/consumption.ts'
+import { withConsumption } from '../adapter/wrap.ts'
 import { Clock } from '../fixtures/clock.ts'
 import { silent } from '../fixtures/inbox.ts'
 import { memoryInbox, memoryLeases, toDelivery } from '../memory/index.ts'
