@@ -13,59 +13,6 @@ function filesIn(directory: string): string[] {
     .map((entry) => relative(directory, join(entry.parentPath, entry.name)))
 }
 
-const TITLE = /(?:\b(?:test|it)|\])\s*\)?\(\s*(['"`])(.*?)(?<!\\)\1/gs
-const TRAP = /^(?:traps? |acceptance )?[A-Z]\d+(?:(?:, | and )[A-Z]\d+)*: /
-
-/** What an adapter promises under another title, by file and title, or why it cannot promise it. */
-const ELSEWHERE: Readonly<Record<string, string | readonly [string, string]>> = {
-  'kafka: a dead letter that cannot be published keeps its message, and only errors are reported': [
-    'packages/kafka/src/settle.test.ts',
-    'a message whose dead letter cannot be published now comes back',
-  ],
-  'kafka: a drain gives unstarted messages back while the running handler still runs': [
-    'packages/kafka/src/handlers.int.test.ts',
-    'a drain finishes and commits running records, leaves the others, and leaves the group at once',
-  ],
-  'kafka: a failed event is retried, and a fatally failed event is dead-lettered with its reason': [
-    'packages/kafka/src/consume.int.test.ts',
-    'a dead letter has key, value and headers of its record, and the record is passed',
-  ],
-  'kafka: a batch guard has a linger time': 'There is no such wait: a fetch is a batch already.',
-  'kafka: the start fails with the name of a queue that does not exist, the dead-letter queue included':
-    [
-      'packages/kafka/src/start.int.test.ts',
-      'K24: the start fails with the name of %s that does not exist',
-    ],
-  'kafka: poison messages do not stop other messages from being processed': [
-    'test-e2e/behaviour/kafka/partitions.test.ts',
-    'poison messages leave the others at least four fifths of the deliveries',
-  ],
-  'kafka: a queue cannot be its own dead-letter queue': [
-    'packages/kafka/src/options.test.ts',
-    'a dead-letter topic that is consumed',
-  ],
-  'kafka: the consumer recovers from a server that is killed and restarted': [
-    'packages/kafka/src/recovery.int.test.ts',
-    'K13, K20: after %s and a restart every event has run once, without help',
-  ],
-  'kafka: a drain finishes and settles running handlers, and returns unstarted messages at once': [
-    'packages/kafka/src/clients/partition-batches.test.ts',
-    'a stop finishes and commits running records, and leaves the others unread',
-  ],
-  'kafka: the original message is returned, also for stored deliveries, except for other brokers': [
-    'packages/kafka/src/delivery.test.ts',
-    'a delivery contains everything that Kafka knows of a record, and gives the record back',
-  ],
-  'kafka: an event that runs for five seconds is redelivered at most three times: no hot loop': [
-    'test-e2e/behaviour/brokers/acceptance.test.ts',
-    'an event that is in progress elsewhere for 5 s is delivered at most three times',
-  ],
-  'kafka: messages in hand during a store outage run again as soon as the store is back': [
-    'packages/kafka/src/clients/partition-batches.test.ts',
-    'one record probes a store that is down, the others wait, and kafkajs continues',
-  ],
-}
-
 /** Whose options have the name: what two brokers call alike is alike. */
 const OPTIONS: Readonly<Record<string, string>> = {
   deadLetter: 'kafka sqs amqp',
@@ -178,35 +125,6 @@ describe('broker packages are siblings', () => {
     })
     expect(upward).toEqual([])
   })
-
-  /** Titles of its tests, without the trap that they show. */
-  const titlesOf = (name: string): Set<string> => {
-    const texts = filesIn(source(name))
-      .filter(isTest)
-      .map((file) => readFileSync(join(source(name), file), 'utf8'))
-    const found = texts.flatMap((text) =>
-      [...text.matchAll(TITLE)].map(([, , title = '']) => title),
-    )
-    return new Set(found.map((title) => title.replace(TRAP, '')))
-  }
-  const titles = new Map(brokers.map((name) => [name, titlesOf(name)]))
-  const lacking = (title: string): readonly string[] =>
-    brokers.filter((name) => !titles.get(name)?.has(title))
-  const promises = [...new Set([...titles.values()].flatMap((each) => [...each]))].filter(
-    (title) => lacking(title).length < brokers.length - 1,
-  )
-
-  it('a promise that two of them make has one title, and the third one makes it too', () => {
-    const missing = promises.flatMap((title) => lacking(title).map((name) => `${name}: ${title}`))
-    expect(missing.toSorted()).toEqual(Object.keys(ELSEWHERE).toSorted())
-  })
-
-  it.each(Object.entries(ELSEWHERE).filter(([, where]) => typeof where !== 'string'))(
-    '%s: it is shown elsewhere',
-    (_promise, [file = '', title = '']) => {
-      expect(readFileSync(join(root, file), 'utf8')).toContain(title)
-    },
-  )
 
   /** Names of the options of its own that a user can give. */
   const optionsOf = (name: string): Set<string> => {
