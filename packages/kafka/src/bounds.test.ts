@@ -1,7 +1,6 @@
-import { expect, test, vi } from 'vitest'
+import { expect, test } from 'vitest'
 import { type Fetch, fetchOf, message } from './fixtures/fetch.ts'
-import { type Member, records, setUp, trusted } from './fixtures/member.ts'
-import { Progress } from './offsets.ts'
+import { type Member, records, trusted } from './fixtures/member.ts'
 
 const defer = (kit: Member, afterMs: number) => {
   const until = (kit.clock.nowMs + afterMs) as never
@@ -91,23 +90,4 @@ test('kafkajs waits for a busy partition at its bound if there is no other to fe
   }
   await kit.clock.advance(500)
   expect([callback.ended, kit.told]).toEqual([true, []])
-})
-
-// Red when each partition looks at all others at each beat, and each time adds up what all have in hand: two hundred
-// partitions at the bound kept the process busy with that alone.
-test('at the bound in bytes, many partitions cost little more than few', async () => {
-  const reads = vi.spyOn(Progress.prototype, 'bytes', 'get')
-  const kit = setUp({ concurrency: 200 })
-  kit.join(Array.from({ length: 100 }, (_, partition) => partition))
-  const value = Buffer.alloc(1_024 * 1_024)
-  kit.state.decide = () => defer(kit, 600_000)
-  for (let partition = 0; partition < 70; partition += 1) {
-    kit.call(fetchOf([message(40, 'a', { value })], { partition }))
-  }
-  await kit.clock.advance(1_000)
-  expect(kit.told.length).toBeGreaterThan(0)
-  const before = reads.mock.calls.length
-  await kit.clock.advance(1_000)
-  // Four beats of 70 partitions, each with one sum over all.
-  expect(reads.mock.calls.length - before).toBeLessThanOrEqual(5 * 70 * 70)
 })

@@ -71,12 +71,6 @@ test('K19, K20: heartbeats are sent in time, and retries last longer than a rest
   })
 })
 
-test('a session lasts as long as a lease, within limits', () => {
-  const sessionOf = (leaseMs: number) =>
-    settingsOf({}, { hasLeases: true, leaseMs }).consumer.sessionTimeout
-  expect([5_000, 15_000, 120_000].map(sessionOf)).toEqual([10_000, 15_000, 30_000])
-})
-
 // Red when kafkajs decides: a consumer that was stopped in an outage comes back after it.
 test("K21: kafkajs restarts nothing, and onceward asks the user's restartOnFailure", async () => {
   const restartOnFailure = async () => false
@@ -154,10 +148,6 @@ test('an undefined setting of the consumer is one that is left out', () => {
     ...{ allowAutoTopicCreation: false, heartbeatInterval: 1_666, maxWaitTimeInMs: 500 },
     retry: { retries: 6 },
   })
-})
-
-test('an error names every problem, with rule, value, type and unit', () => {
-  expect(problemsOf({ topics: [], groupId: '', drainMs: -1 }).split('\n')).toHaveLength(3)
 })
 
 test('a guard without an inbox needs a place for dead letters', () => {

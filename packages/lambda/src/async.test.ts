@@ -152,11 +152,3 @@ test('a replayed dead letter of EventBridge has its event in raw again', async (
   )
   expect(raws).toStrictEqual([event, event])
 })
-
-test('the message of SNS is stored once', async () => {
-  const { guard, inbox } = setUp({ isFatal: () => true })
-  const message = JSON.stringify({ does: 'fails', text: 'x'.repeat(10_000) })
-  await lambdaSns(guard)({ Records: [snsRecord('id-1', message)] })
-  const [letter] = inbox.deadLetters()
-  expect(letter?.delivery.envelope?.byteLength).toBeLessThan(2_000)
-})

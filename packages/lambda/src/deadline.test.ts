@@ -246,18 +246,4 @@ describe('changeVisibility', () => {
       { numRuns: 50 },
     )
   })
-
-  test.each([
-    () => Promise.reject(new Error('no')),
-    () => {
-      throw new Error('no')
-    },
-    () => new Promise(() => undefined),
-  ])('that fails or hangs changes nothing in the answer: %#', async (changeVisibility) => {
-    const { guard } = setUp()
-    const handler = lambdaSqs(guard, { changeVisibility })
-    expect(
-      idsOf(await handler({ Records: [sqsRecord({ id: 'b', body: { does: 'fails' } })] })),
-    ).toEqual(['b'])
-  })
 })

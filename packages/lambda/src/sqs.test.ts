@@ -130,13 +130,6 @@ test('an event of ten thousand messages is run in order of its groups, also wher
   }
 })
 
-test('an empty event is answered with no failures', async () => {
-  const { guard } = setUp()
-  expect(await lambdaSqs(guard)({ Records: [] }, contextOf(3_000))).toEqual({
-    batchItemFailures: [],
-  })
-})
-
 describe('an event of another source is refused before anything runs', () => {
   test.each([
     undefined,
@@ -247,14 +240,4 @@ test('a message of an SNS topic has its key, and a handler reads the message of 
       },
     },
   ])
-})
-
-test('options that cannot work are refused at once, all of them', () => {
-  const { guard } = setUp()
-  expect(() => lambdaSqs({} as never)).toThrow(/createGuard/)
-  expect(() => lambdaSqs(guard, { marginMS: 5 } as never)).toThrow(/did you mean "marginMs"/)
-  const wrong = { marginMs: 1, deadLetter: 'x', changeVisibility: 5, partialResponses: 'y' }
-  expect(() => lambdaSqs(guard, wrong as never)).toThrow(
-    /deadLetter[\s\S]*partialResponses[\s\S]*changeVisibility[\s\S]*marginMs.*100 to 60000.*milliseconds/,
-  )
 })

@@ -165,23 +165,6 @@ test('a receive that never answers is abandoned after its long poll', async () =
   expect(consumption.health().reason).toMatch(/ReceiveMessage got no answer/)
 })
 
-test('the consumer waits for an endpoint that is down at the start', async () => {
-  const kit = setUp()
-  kit.state.decide = () => ack
-  const refuse = (): never => {
-    throw Object.assign(new Error('refused'), { code: 'ECONNREFUSED' })
-  }
-  kit.recording.answers.set('attributes', refuse)
-  const consumption = await kit.start()
-  expect(consumption.health()).toMatchObject({ state: 'recovering' })
-  expect(kit.asked()).toEqual([])
-  kit.recording.answers.delete('attributes')
-  kit.queue.push(message('a'))
-  await kit.clock.advance(5_000)
-  expect(consumption.health().state).toBe('running')
-  expect(kit.recording.deleted()).toEqual([['h-a']])
-})
-
 test('the start fails with the name of a queue that does not exist', async () => {
   const kit = setUp()
   kit.recording.answers.set('attributes', () => {
@@ -225,30 +208,10 @@ test('invalid options and unusable stores make the start fail', async () => {
   await expect(other.start()).rejects.toThrow('no tables')
 })
 
-test('a queue that answers empty receives at once causes no hot loop', async () => {
-  const kit = setUp()
-  kit.recording.answers.set('receive', () => ({}))
-  await kit.start()
-  await kit.clock.advance(10_000)
-  expect(kit.asked().length).toBeLessThan(50)
-  expect(kit.asked().length).toBeGreaterThan(20)
-})
-
 test('messages without attributes stop the consumer with an error that names the attributes to request', async () => {
   const kit = setUp()
   kit.queue.push({ MessageId: 'm', ReceiptHandle: 'h', Body: '{}' })
   const consumption = await consumeSqs(kit.recording.client, kit.guard, { queueUrl })
   await expect(consumption.stopped).rejects.toThrow(/receiveAttributes/)
   expect(kit.handed).toEqual([])
-})
-
-test('closing the guard stops its consumer, without a hot loop', async () => {
-  const kit = setUp()
-  kit.state.decide = () => ({ kind: 'abandon', reason: 'closing' })
-  kit.queue.push(message('a'))
-  const consumption = await kit.start()
-  await kit.clock.advance(10_000)
-  await consumption.stopped
-  expect(kit.recording.changed()).toEqual([[['h-a', 0]]])
-  expect(kit.asked()).toEqual([2])
 })

@@ -143,15 +143,6 @@ test('the group that has waited longest probes the store, without a pause', asyn
   expect(kit.dispatcher.resume('one')).toBe(false)
 })
 
-test('an event that is deferred for any other reason is not in hand any more', async () => {
-  const kit = setUp()
-  kit.dispatcher.take(kit.receive('a', 'b'))
-  kit.settle('a', { kind: 'defer', reason: 'failed', until: kit.clock.nowMs as never })
-  kit.settle('b', { kind: 'abandon', reason: 'lease-lost' })
-  await kit.clock.advance(10)
-  expect([kit.dispatcher.inFlight, kit.counts.settled]).toEqual([0, 2])
-})
-
 // Red when the message is resumed: another consumer may have it before its handler starts.
 test('a message that becomes visible within two seconds is left to its next receive', async () => {
   const waiting = async (elapsedMs: number) => {

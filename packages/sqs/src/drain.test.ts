@@ -75,17 +75,6 @@ test('a drain aborts the signals of handlers that exceed the drain time', async 
   expect(recording.deleted()).toEqual([['h-a']])
 })
 
-test('a drain does not wait for a handler that ignores its signal, and leaves its message unsettled', async () => {
-  const { consumption, clock, recording } = await setUp(['a'])
-  const drained = consumption.drain()
-  await clock.advance(7_000)
-  await drained
-  await clock.advance(60_000)
-  expect(recording.deleted()).toEqual([])
-  expect(recording.changed()).toEqual([])
-  expect(clock.timers).toBe(0)
-})
-
 test('a drain keeps a message hidden while its handler finishes', async () => {
   const { consumption, handed, clock, recording, endPoll } = await setUp(['a'], { drainMs: 30_000 })
   const drained = consumption.drain()

@@ -81,11 +81,6 @@ describe('the address of a queue', () => {
     expect(() => operated(url)).toThrow(/Expected the URL of a queue, such as https/)
   })
 
-  test('without a region owns what came from any', async () => {
-    await using broker = operated('http://localhost:4566/000000000000/orders')
-    expect(broker.owns({ broker: 'sqs', queue: aws })).toBe(true)
-  })
-
   // Red when the host decides: the queue of a VPC endpoint, or of an emulator, would own no dead letter.
   test.each([
     ['sqs', aws, true],
@@ -142,18 +137,6 @@ describe('a queue is ready', () => {
     answers.set('GetQueueAttributes', answer)
     await using broker = operated()
     await expect(broker.ready({ broker: 'sqs', queue: aws })).resolves.toBeUndefined()
-  })
-
-  test('but not one whose region is not known', async () => {
-    for (const name of ['AWS_REGION', 'AWS_DEFAULT_REGION', 'AWS_PROFILE']) {
-      vi.stubEnv(name, undefined)
-    }
-    vi.stubEnv('AWS_CONFIG_FILE', '/nonexistent')
-    const queue = 'https://queues.internal/1/orders'
-    await using broker = operated(queue)
-    const asking = broker.ready({ broker: 'sqs', queue })
-    await expect(asking).rejects.toThrow(ConfigurationError)
-    await expect(asking).rejects.toThrow(/AWS_REGION/)
   })
 
   test('but not one that is missing, or whose server fails', async () => {

@@ -115,41 +115,12 @@ test('a guard without a dead-letter queue keeps the record and deletes the messa
   expect(kit.recording.calls.map(({ name }) => name)).toEqual(['delete'])
 })
 
-test("'redrive' leaves a dead message to the queue's redrive policy, hidden for some seconds", async () => {
-  const kit = setUp({ deadLetter: 'redrive' })
-  await settled(kit, { kind: 'dead-letter', reason: 'fatal' })
-  expect(kit.recording.changed()).toEqual([[['h-a', 18]]])
-  expect(kit.recording.deleted()).toEqual([])
-})
-
-test('a message that is unstarted when the guard closes becomes visible at once', async () => {
-  const kit = setUp()
-  await settled(kit, { kind: 'abandon', reason: 'closing' })
-  expect(kit.recording.changed()).toEqual([[['h-a', 0]]])
-})
-
 const undecided = ['lease-lost', 'deadline', 'commit-unknown'] as const
 
 test.each(undecided)('abandon for %s leaves the message alone', async (reason) => {
   const kit = setUp()
   await settled(kit, { kind: 'abandon', reason })
   expect(kit.recording.calls).toEqual([])
-})
-
-test('settlements of one moment go out in batches of ten, and the rest some milliseconds later', async () => {
-  const kit = setUp()
-  const names = Array.from({ length: 25 }, (_, index) => String(index))
-  const done = kit.handle(names.map((name) => message(name)))
-  await kit.clock.advance(0)
-  for (const { settle } of kit.handed.slice(0, 24)) settle({ kind: 'ack', by: 'processed' })
-  await kit.clock.advance(0)
-  expect(kit.recording.deleted().map((batch) => batch.length)).toEqual([10, 10])
-  await kit.clock.advance(20)
-  expect(kit.recording.deleted().map((batch) => batch.length)).toEqual([10, 10, 4])
-  kit.handed[24]?.settle({ kind: 'ack', by: 'processed' })
-  await kit.clock.advance(20)
-  await done
-  expect(kit.recording.deleted().map((batch) => batch.length)).toEqual([10, 10, 4, 1])
 })
 
 test('a group of a FIFO queue is returned from its last message to its first', async () => {
@@ -227,16 +198,6 @@ test('a refused delete is abandoned after three more tries, and a refused deferr
   await short.clock.advance(5_000)
   await done
   expect(short.recording.changed()).toHaveLength(renewals + 1)
-})
-
-test('a call that fails as a whole is retried, and then reported instead of thrown', async () => {
-  const kit = setUp()
-  kit.recording.answers.set('delete', () => {
-    throw Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' })
-  })
-  await settled(kit, { kind: 'ack', by: 'processed' })
-  expect(kit.recording.deleted()).toHaveLength(4)
-  expect(kit.logged.at(-1)?.fields).toMatchObject({ verb: 'delete', messageId: 'm-a' })
 })
 
 test('a message without its attributes is a configuration error before any handler starts', async () => {
