@@ -3,6 +3,8 @@ import {
   copyDelivery,
   DeliveryBuffer,
   type GuardPort,
+  HeldDeliveries,
+  type Hold,
   type LoopSignals,
   PendingDeliveries,
   PushPrefetch,
@@ -14,16 +16,6 @@ import type { Received } from './delivery.ts'
 import type { Settings } from './options.ts'
 import { giveBack, requeue, type SettleAnswer, type SettleContext, settle } from './settle.ts'
 
-/** A message that is held, unacked, until its time. */
-interface Hold {
-  readonly sinceMs: number
-  /** The message waits for the store, however long that takes. */
-  readonly isOutage: boolean
-  readonly cancel: () => void
-}
-
-/** A held message waits this long before it probes a store that is reported as available again. */
-const REST_MS = 1_000
 /** The ages of unstarted messages are looked at this often. */
 const LOOK_MS = 15_000
 
@@ -48,7 +40,7 @@ export class Dispatcher {
   readonly #pending: PendingDeliveries<Received>
   readonly #buffer: DeliveryBuffer<Received, SettleAnswer>
   readonly #prefetch: PushPrefetch
-  readonly #held = new Map<Received, Hold>()
+  readonly #held: HeldDeliveries<Received>
   /** Running messages per order key: in another call of the guard, a later message could overtake them. */
   readonly #orders = new Map<string, number>()
   /** Messages that were found to wait for their order when slots were last filled. */
@@ -65,6 +57,10 @@ export class Dispatcher {
     const size = isBatch ? slots : Math.ceil(slots / 2)
     this.#prefetch = new PushPrefetch({ slots, size, most: settings.prefetch })
     this.#context = { ...context, mayHold: (why) => this.mayHold(why) }
+    this.#held = new HeldDeliveries({
+      runtime: port.runtime,
+      onDue: (received, hold) => this.#takeAgain(received, hold),
+    })
     this.#pending = new PendingDeliveries({
       port,
       settings,
@@ -101,9 +97,8 @@ export class Dispatcher {
   get prefetches(): readonly number[] {
     const { settings, port } = this.#options
     if (settings.isPrefetchFixed) return [settings.prefetch]
-    let waiting = this.#buffer.settling
     // While the store is down no other message could run either.
-    for (const { isOutage } of this.#held.values()) if (!isOutage) waiting += 1
+    const waiting = this.#buffer.settling + this.#held.deferred
     const blocked = Math.min(this.#blocked, this.#pending.size)
     return this.#prefetch.prefetches({ waiting, blocked }, port.runtime.monotonic())
   }
@@ -119,30 +114,22 @@ export class Dispatcher {
     this.#buffer.dispatchSoon()
   }
 
-  /** The store is back: messages that waited for it run again, each at most once a second. */
+  /** The store is back. */
   resume(): void {
-    const nowMs = this.#options.port.runtime.monotonic()
-    for (const [received, { isOutage, sinceMs, cancel }] of [...this.#held]) {
-      if (!isOutage) continue
-      cancel()
-      this.#hold(received, { untilMs: Math.max(nowMs, sinceMs + REST_MS), sinceMs, isOutage })
-    }
+    this.#held.resume()
   }
 
   /** Drops the unstarted messages of a closed channel, because the broker has them back. */
   drop(channel: DeliveryChannel): void {
-    this.#pending.takeBack((received) => received.channel === channel)
-    for (const received of [...this.#held.keys()].filter((each) => each.channel === channel)) {
-      this.#release(received)
+    for (const each of [this.#pending, this.#held]) {
+      each.takeBack((received) => received.channel === channel)
     }
     this.#look()
   }
 
   /** Returns all messages that were not handed to the guard. */
   clear(): void {
-    const unstarted = [...this.#pending.takeBack(), ...this.#held.keys()]
-    for (const received of unstarted) this.#release(received)
-    this.#giveBack(unstarted)
+    this.#giveBack([...this.#pending.takeBack(), ...this.#held.takeBack()])
     this.#look()
   }
 
@@ -207,37 +194,22 @@ export class Dispatcher {
   }
 
   #settled(received: Received, settlement: Settlement, untilMs: SettleAnswer): void {
-    const { onSettled, signals, port } = this.#options
+    const { onSettled, signals } = this.#options
     if (untilMs !== undefined && received.channel.isOpen) {
       const isOutage = settlement.kind === 'defer' && settlement.reason === 'store-down'
       if (signals.stop.aborted) this.#giveBack([received])
-      else this.#hold(received, { untilMs, sinceMs: port.runtime.monotonic(), isOutage })
+      else this.#held.hold(received, untilMs, { isOutage })
     }
     onSettled(received.channel)
   }
 
-  #hold(
-    received: Received,
-    { untilMs, ...hold }: Omit<Hold, 'cancel'> & { readonly untilMs: number },
-  ): void {
-    const { runtime } = this.#options.port
-    const over = (): void => {
-      this.#release(received)
-      const { delivery, rounds } = received
-      // An outage costs no attempt, and a message without an event key has no other count of its attempts.
-      const deliveryCount = (delivery.deliveryCount ?? 1) + (hold.isOutage ? 0 : 1)
-      // Its run may have begun.
-      const again = copyDelivery(delivery, { redelivered: true, deliveryCount })
-      this.take({ ...received, delivery: again, rounds: rounds + 1 })
-    }
-    const waitMs = Math.max(0, untilMs - runtime.monotonic())
-    const cancel = runtime.setTimer(over, waitMs, { keepAlive: false })
-    this.#held.set(received, { ...hold, cancel })
-  }
-
-  #release(received: Received): void {
-    this.#held.get(received)?.cancel()
-    this.#held.delete(received)
+  #takeAgain(received: Received, { isOutage }: Hold): void {
+    const { delivery, rounds } = received
+    // An outage costs no attempt, and a message without an event key has no other count of its attempts.
+    const deliveryCount = (delivery.deliveryCount ?? 1) + (isOutage ? 0 : 1)
+    // Its run may have begun.
+    const again = copyDelivery(delivery, { redelivered: true, deliveryCount })
+    this.take({ ...received, delivery: again, rounds: rounds + 1 })
   }
 
   #giveBack(received: readonly Received[]): void {

@@ -66,6 +66,7 @@ export {
 export { readEnvelope, withEnvelope, writeEnvelope } from './envelope.ts'
 export { type Findings, reportFindings, when } from './findings.ts'
 export type { Outage, WrapOutage } from './health.ts'
+export { HeldDeliveries, type Hold } from './held-deliveries.ts'
 export {
   type BrokerAddress,
   findingsOf,
