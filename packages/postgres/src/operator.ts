@@ -8,12 +8,7 @@ export { type UnfitTable, unfitTables } from './inbox/unfit-tables.ts'
 export { deadLetterChanges, GROUP_SIZE } from './operators/dead-letter-changes.ts'
 export { type MigrationSql, migrationSql } from './operators/migrate.ts'
 export { type SweepReport, sweep } from './operators/sweep.ts'
+export { OWN_TABLES, unloggedTables } from './statements/own-tables.ts'
 export { identityQuery } from './statements/registration.ts'
 export { quotedSchema } from './statements/schema-name.ts'
-export {
-  OWN_TABLES,
-  type SchemaFacts,
-  schemaFactsQuery,
-  type TableFacts,
-} from './statements/table-facts.ts'
 export { escapeText, unescapeText } from './statements/text-columns.ts'

@@ -1,14 +1,17 @@
-import { type SchemaFacts, schemaFactsQuery, unfitTables } from '@onceward/postgres/operator'
+import { unfitTables, unloggedTables } from '@onceward/postgres/operator'
 import type { Database, Query } from './database.ts'
 import type { Finding } from './finding.ts'
 
-/** Tables that administrators have changed so that guards do not open on them, or may not claim. */
+/** Tables that administrators have changed so that guards do not open on them. */
 export async function unfitFindings(
   query: Query,
-  { schema, quoted }: Pick<Database, 'schema' | 'quoted'>,
+  { quoted }: Pick<Database, 'quoted'>,
 ): Promise<readonly Finding[]> {
-  const [row] = await query<{ readonly facts: string }>(schemaFactsQuery(schema))
+  const [row] = await query<{ readonly names: string }>(`select ${unloggedTables(quoted)} as names`)
   if (row === undefined) return []
-  const facts = JSON.parse(row.facts) as SchemaFacts
-  return unfitTables(facts, quoted).map((unfit) => ({ ...unfit, about: 'tables' }))
+  return unfitTables(row.names, quoted).map((unfit) => ({
+    ...unfit,
+    severity: 'error',
+    about: 'tables',
+  }))
 }

@@ -7,8 +7,13 @@ import { createInbox, type InboxOptions } from './inbox.ts'
 
 const MIB = 1024 * 1024
 const statements = createStatements()
-const FACTS = JSON.stringify({ encoding: 'UTF8', replicationRole: 'origin', tables: [] })
-const SETTINGS = { version: '2', readable_from: '2', secret: '0a0b', facts: FACTS }
+const SETTINGS = {
+  version: '2',
+  readable_from: '2',
+  secret: '0a0b',
+  encoding: 'UTF8',
+  unlogged: '[]',
+}
 
 /** An inbox over a database of which only the answers at the start are known. */
 function setUp(over: Partial<Driver<undefined>> = {}, options?: InboxOptions) {

@@ -4,9 +4,8 @@ import { SPARE_CONNECTIONS } from '../driver/pool-slots.ts'
 import { answers } from '../driver/rows.ts'
 import type { Statements } from '../statements/index.ts'
 import type { Registered } from '../statements/registration.ts'
-import type { SchemaFacts } from '../statements/table-facts.ts'
 import { checkSchema } from './schema-version.ts'
-import { refuseUnfitTables } from './unfit-tables.ts'
+import { refuseEncoding, refuseUnfitTables } from './unfit-tables.ts'
 
 /** An inbox that is open for one guard. */
 export interface OpenedInbox {
@@ -37,7 +36,8 @@ export async function open(
   )
   const [row = {}] = answer.rows
   refuseHiddenRows(schema, row['hides_rows'])
-  refuseUnfitTables(JSON.parse(String(row['facts'])) as SchemaFacts, schema, registration)
+  refuseEncoding(String(row['encoding']))
+  refuseUnfitTables(String(row['unlogged']), schema)
   const registered = await register(driver, statements, registration)
   warnOfDisagreement(registered, registration)
   const secret = new Uint8Array(Buffer.from(String(row['secret']), 'hex'))

@@ -1,4 +1,4 @@
-import { OWN_TABLES } from './table-facts.ts'
+import { OWN_TABLES } from './own-tables.ts'
 
 export interface FigureStatements {
   /**

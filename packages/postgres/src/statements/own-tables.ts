@@ -1,0 +1,16 @@
+/** Those that guards write and rely on. Not `leases`, which may be lost. */
+const RELIED_ON = [
+  ...['processed_events', 'failed_events', 'failed_event_parts', 'event_results'],
+  ...['refused_messages', 'refused_message_parts', 'suspect_messages', 'consumers', 'settings'],
+]
+
+const listed = (names: readonly string[]): string => names.map((name) => `'${name}'`).join(', ')
+
+/** Every table that `migrate` makes, as a list for SQL: the schema may have tables of others, such as `public`. */
+export const OWN_TABLES: string = listed([...RELIED_ON, 'leases', 'audit', 'migrations'])
+
+/** The unlogged ones of the tables that guards rely on, as JSON text; an expression for a select list. `schema` is quoted. */
+export const unloggedTables = (schema: string): string => `(
+  select coalesce(json_agg(relname order by relname), '[]') from pg_class
+  where relnamespace = to_regnamespace('${schema.replaceAll("'", "''")}') and relpersistence = 'u' and relname in (${listed(RELIED_ON)})
+)::text`
