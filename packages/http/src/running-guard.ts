@@ -39,10 +39,10 @@ import {
 import type { Exchange, Identity } from './request/exchange.ts'
 import {
   BodyTooLargeError,
+  completeBody,
   type HttpRequest,
   headerOf,
   type IncomingRequest,
-  wholeBody,
 } from './request/request.ts'
 import {
   BROKER,
@@ -221,7 +221,7 @@ export class RunningHttpGuard {
   async #read(incoming: IncomingRequest): Promise<Uint8Array | Outcome> {
     const { maxBodyBytes } = this
     try {
-      return wholeBody(incoming, await incoming.readBytes(maxBodyBytes))
+      return completeBody(incoming, await incoming.readBytes(maxBodyBytes))
     } catch (error) {
       if (!(error instanceof BodyTooLargeError)) throw error
       // The rest of the body is still on the connection.

@@ -55,7 +55,7 @@ function toRecord({
   topic,
   value,
 }: Fields): KafkaRecord {
-  const isPlaced = typeof topic === 'string' && isWhole(partition) && isWhole(offset)
+  const isPlaced = typeof topic === 'string' && isInteger(partition) && isInteger(offset)
   if (!isPlaced || ![key, value].every(isBytes)) {
     throw wrongEvent('lambdaKafka', 'records of Kafka with `topic`, `partition` and `offset`')
   }
@@ -78,7 +78,7 @@ function toRecord({
 const NO_TIMESTAMP = '-1'
 
 /** Decimal digits alone: JavaScript takes other texts for numbers too, such as an empty one. */
-const isWhole = (value: unknown): boolean =>
+const isInteger = (value: unknown): boolean =>
   /^\d+$/.test(textOf(value) ?? '') && Number.isSafeInteger(Number(value))
 
 const isBytes = (value: unknown): boolean => value == null || typeof value === 'string'

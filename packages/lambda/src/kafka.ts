@@ -67,11 +67,11 @@ export function lambdaKafka(guard: Guard, options: LambdaKafkaOptions = {}): Lam
 /** Lambda continues at the lowest offset of a partition that is answered, so what follows it is answered too. */
 function toResponse(settled: readonly Settled[]): KafkaBatchResponse {
   const first = new Map<string, number>()
-  const places = settled.map((each) => ({ ...placeOf(each), isDone: each.isDone }))
-  for (const { isDone, offset, partition } of places) {
+  const positions = settled.map((each) => ({ ...positionOf(each), isDone: each.isDone }))
+  for (const { isDone, offset, partition } of positions) {
     if (!isDone) first.set(partition, Math.min(offset, first.get(partition) ?? offset))
   }
-  const again = places.filter(
+  const again = positions.filter(
     ({ offset, partition }) => offset >= (first.get(partition) ?? Number.POSITIVE_INFINITY),
   )
   return {
@@ -81,7 +81,10 @@ function toResponse(settled: readonly Settled[]): KafkaBatchResponse {
   }
 }
 
-function placeOf({ delivery }: Settled): { readonly partition: string; readonly offset: number } {
+function positionOf({ delivery }: Settled): {
+  readonly partition: string
+  readonly offset: number
+} {
   const { message, partition, topic } = delivery.raw as KafkaRecord
   return { partition: `${topic}-${partition}`, offset: Number(message.offset) }
 }

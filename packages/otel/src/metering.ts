@@ -69,11 +69,11 @@ function settlementAttributes(record: OutcomeRecord): Attributes {
   const { cause, parked, repeated, settlement } = record
   const reason = settlement.kind === 'ack' ? settlement.by : settlement.reason
   const copies = record.redelivered === true ? 'redelivered' : 'copy'
-  const told = reason === 'duplicate' ? copies : cause
+  const shownCause = reason === 'duplicate' ? copies : cause
   return {
     [OWN.outcome]: settlement.kind,
     [OWN.reason]: reason,
-    ...(told === undefined ? {} : { [OWN.cause]: told }),
+    ...(shownCause === undefined ? {} : { [OWN.cause]: shownCause }),
     ...(repeated === true ? { [OWN.repeated]: true } : {}),
     ...(parked === true ? { [OWN.parked]: true } : {}),
   }

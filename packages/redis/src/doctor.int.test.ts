@@ -107,7 +107,7 @@ describe('the start of a guard', () => {
     await its.config('SET', 'maxmemory-policy', 'allkeys-lru')
     const registration = testRegistration()
     await redisLeases(its).open?.(registration)
-    const remedies = registration.told.map(({ fields }) => Reflect.get(fields, 'remedy'))
+    const remedies = registration.logged.map(({ fields }) => Reflect.get(fields, 'remedy'))
     expect(remedies).toEqual([
       'CONFIG SET maxmemory-policy noeviction',
       'CONFIG SET appendonly yes',
@@ -119,7 +119,7 @@ describe('the start of a guard', () => {
     const its = await asUser('blind', '~* +@all -info')
     const registration = testRegistration()
     await redisLeases(its).open?.(registration)
-    expect(registration.told).toMatchObject([
+    expect(registration.logged).toMatchObject([
       { level: 'warn', message: expect.stringMatching(/could not be read with INFO/) },
     ])
     its.disconnect()

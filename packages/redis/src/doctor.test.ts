@@ -73,7 +73,7 @@ describe.each([
     async (text, alone, beside) => {
       const { session, registration } = setUp(text, isTruth)
       await session.start()
-      const warned = registration.told.filter(({ level }) => level === 'warn')
+      const warned = registration.logged.filter(({ level }) => level === 'warn')
       const remedies = warned.map(({ fields }) => Reflect.get(fields, 'remedy'))
       expect(remedies).toEqual(isTruth ? alone : beside)
     },

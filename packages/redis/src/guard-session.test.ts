@@ -49,7 +49,7 @@ describe('the start', () => {
     })
     await idle()
     expect(await session.claim([newClaim()])).toEqual([first])
-    expect(registration.told).toEqual([])
+    expect(registration.logged).toEqual([])
   })
 
   it.each([
@@ -69,10 +69,10 @@ describe('the start', () => {
     clock.nowMs += 1_000
     await expect(session.claim([newClaim()])).rejects.toThrow(StoreUnavailableError)
     await idle()
-    expect(registration.told).toMatchObject([
+    expect(registration.logged).toMatchObject([
       { level: 'error', message: expect.stringMatching(/self-test.*not used/) },
     ])
-    expect(registration.told[0]?.fields).toMatchObject({ err: expect.any(ConfigurationError) })
+    expect(registration.logged[0]?.fields).toMatchObject({ err: expect.any(ConfigurationError) })
     await expect(session.claim([newClaim()])).rejects.toThrow(/is not called.*6\.0\.0/)
   })
 
@@ -176,8 +176,8 @@ describe('the end of a claim', () => {
     await session.claim([other])
     calls.length = 0
     const all = [other, { id: newClaim().id, ownerToken: held.ownerToken }, old]
-    const told = all.map((each) => ({ ...each, delayMs: 0, reason: 'fatal' as const }))
-    expect(await session[verb](told, 30_000)).toEqual(['held', 'lost', 'held'])
+    const logged = all.map((each) => ({ ...each, delayMs: 0, reason: 'fatal' as const }))
+    expect(await session[verb](logged, 30_000)).toEqual(['held', 'lost', 'held'])
     // The second namespace is asked only for what the first does not hold.
     expect(calls.map(({ entries }) => entries.map(({ id }) => id))).toEqual([
       all.map(({ id }) => id),
@@ -189,7 +189,7 @@ describe('the end of a claim', () => {
       expect(calls).toHaveLength(1)
     }
     answers.set(verb, fails)
-    await expect(session[verb](told, 30_000)).rejects.toThrow(/Connection is closed/)
+    await expect(session[verb](logged, 30_000)).rejects.toThrow(/Connection is closed/)
     // The failure counts: the next claim does not wait for a Redis that is gone.
     await expect(session.claim([newClaim()])).rejects.toThrow(/is not called/)
   })
@@ -211,10 +211,10 @@ describe('a key that another program wrote', () => {
     await claimOf(0, 'first')
     await claimOf(6_000, 'second')
     await claimOf(53_999, 'second')
-    const told = () => registration.told.filter(({ message }) => message.includes(effect))
-    expect(told()).toMatchObject([{ level: 'warn', fields: { consumer: 'billing', count: 1 } }])
+    const logged = () => registration.logged.filter(({ message }) => message.includes(effect))
+    expect(logged()).toMatchObject([{ level: 'warn', fields: { consumer: 'billing', count: 1 } }])
     await claimOf(1, 'second')
-    expect(told().slice(1)).toMatchObject([
+    expect(logged().slice(1)).toMatchObject([
       { fields: { count: 3, key: expect.stringContaining('{o:orders') } },
     ])
   })

@@ -117,13 +117,13 @@ export class GuardSession implements LeaseSession {
       const open = [...all.entries()].filter(([index]) => answers[index] === 'lost')
       if (open.length === 0) break
       const transitions = this.#transitionsIn(namespace)
-      const told = await timeBudget.watch(
+      const found = await timeBudget.watch(
         tell(
           transitions,
           open.map(([, one]) => one),
         ),
       )
-      for (const [place, [index]] of open.entries()) answers[index] = told[place] ?? 'lost'
+      for (const [at, [index]] of open.entries()) answers[index] = found[at] ?? 'lost'
     }
     return answers
   }

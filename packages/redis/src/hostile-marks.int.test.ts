@@ -140,21 +140,21 @@ it('a generation does not take over the marks of another one that it finds in it
 })
 
 describe('the doctor', () => {
-  const lines = (told: readonly { readonly level: string; readonly fields: object }[]) =>
-    told.filter(({ level }) => level === 'error').map(({ fields }) => fields)
+  const lines = (logged: readonly { readonly level: string; readonly fields: object }[]) =>
+    logged.filter(({ level }) => level === 'error').map(({ fields }) => fields)
 
   it('finds marks without their rows at start, and nobody believes them any more', async () => {
-    const { session, history, told, open } = await besideInbox(client)
+    const { session, history, logged, open } = await besideInbox(client)
     const claims = newClaims(2_000)
     await doneInBatches(session, claims)
     for (const { id } of claims) history.gone.add(id)
     const restarted = await open()
-    expect(lines(told)).toMatchObject([{ remedy: 'select onceward.forget_history()' }])
+    expect(lines(logged)).toMatchObject([{ remedy: 'select onceward.forget_history()' }])
     expect(await found(restarted, claims.slice(0, 10))).toBe(0)
   })
 
   it('finds a single one in time, among many', async () => {
-    const { session, history, told, wait } = await besideInbox(client)
+    const { session, history, logged, wait } = await besideInbox(client)
     const claims = newClaims(1_000)
     await doneInBatches(session, claims)
     const [lost] = claims
@@ -163,9 +163,9 @@ describe('the doctor', () => {
     await until(async () => {
       wait(60_001)
       await session.claim([newClaim()])
-      return lines(told).length > 0
+      return lines(logged).length > 0
     })
-    expect(lines(told)).toMatchObject([{ eventId: lost.id }])
+    expect(lines(logged)).toMatchObject([{ eventId: lost.id }])
     expect(await found(session, claims)).toBe(0)
     history.name = 'after forgetHistory'
     wait(5_001)
@@ -174,24 +174,24 @@ describe('the doctor', () => {
   })
 
   it('is silent while every mark has its row, and when rows went with their history', async () => {
-    const { session, history, told, open } = await besideInbox(client)
+    const { session, history, logged, open } = await besideInbox(client)
     const claims = newClaims(2_000)
     await doneInBatches(session, claims)
     await open()
-    expect(lines(told)).toEqual([])
+    expect(lines(logged)).toEqual([])
     for (const { id } of claims) history.gone.add(id)
     history.name = 'after forgetHistory'
     await open()
-    expect(lines(told)).toEqual([])
+    expect(lines(logged)).toEqual([])
   })
 
   it('survives an inbox that fails, and goes on without it', async () => {
-    const { session, history, told, open } = await besideInbox(client)
+    const { session, history, logged, open } = await besideInbox(client)
     const claims = newClaims(500)
     await doneInBatches(session, claims)
     Object.assign(history, { isDone: undefined })
     const restarted = await open()
     expect(await found(restarted, claims)).toBe(claims.length)
-    expect(lines(told)).toEqual([])
+    expect(lines(logged)).toEqual([])
   })
 })

@@ -170,14 +170,15 @@ describe('a key of another program under our namespace', () => {
     const registration = testRegistration({ runtime })
     const session = await redisLeases(client, { ...patient, namespace }).open?.(registration)
     await client.set(keyOf(namespaceOf(namespace), id), 'theirs')
-    const told = () => registration.told.filter(({ message }) => /cannot read a key/.test(message))
+    const logged = () =>
+      registration.logged.filter(({ message }) => /cannot read a key/.test(message))
     const claim = (): Promise<unknown> | undefined => session?.claim([newClaim({ id }), newClaim()])
     for (let turn = 0; turn < 3; turn += 1) await claim()
     passedMs = 60_000
     await claim()
     const bytes = id.replaceAll('-', '').replaceAll(/../g, (byte) => `\\x${byte}`)
     const key = `"{o:${namespace}:${id.slice(0, 2)}}e${bytes}"`
-    expect(told()).toMatchObject([
+    expect(logged()).toMatchObject([
       { level: 'warn', fields: { consumer: 'billing', key, count: 1 } },
       { level: 'warn', fields: { consumer: 'billing', key, count: 3 } },
     ])
@@ -272,7 +273,7 @@ describe('a Redis that fails', () => {
     await own.restart()
     await until(async () => session?.claim([newClaim()]).catch(() => undefined))
     // The guard logs an outage of its lease store, once for every kind of store.
-    expect(registration.told).toEqual([])
+    expect(registration.logged).toEqual([])
     its.disconnect()
   })
 

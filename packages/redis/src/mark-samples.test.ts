@@ -35,7 +35,7 @@ test('a done mark whose row is gone is reported, and no done mark is believed fr
     ids.map(() => false),
   )
   await session.start()
-  expect(registration.told).toMatchObject([
+  expect(registration.logged).toMatchObject([
     {
       level: 'error',
       fields: {
@@ -58,7 +58,7 @@ test('rows that are missing while PostgreSQL does not say which history it has p
   clock.nowMs += 5_001
   late.resolve([false])
   await starting
-  expect(registration.told).toEqual([])
+  expect(registration.logged).toEqual([])
 })
 
 // Red when the rows of a database that was just restored are compared with the marks of the one before.
@@ -68,7 +68,7 @@ test('rows that are missing in another history prove nothing', async () => {
     return ids.map(() => false)
   })
   await session.start()
-  expect(registration.told).toEqual([])
+  expect(registration.logged).toEqual([])
   postgres.history = 'first'
   answerDuplicates()
   expect(await kinds()).toEqual(['duplicate'])

@@ -139,7 +139,7 @@ describe('keys of another program in the place of marks', () => {
     ['a list', (key: string) => client.rpush(key, 'theirs')],
     ['another hash', (key: string) => client.hset(key, 'their', 'field')],
   ])('%s is reported and stays, and done events are left to Postgres', async (_what, put) => {
-    const { session, told } = await beside()
+    const { session, logged } = await beside()
     await client.flushall()
     const known = await done(session)
     const [bucket = ''] = await client.keys('*')
@@ -151,7 +151,7 @@ describe('keys of another program in the place of marks', () => {
     expect(await session.claim([again(known)])).toEqual([first])
     expect(await client.dumpBuffer(bucket)).toEqual(before)
     const key = `${bucket.slice(0, bucket.indexOf('}') + 1)}m*`
-    expect(told.filter(({ level }) => level === 'warn')).toMatchObject([{ fields: { key } }])
+    expect(logged.filter(({ level }) => level === 'warn')).toMatchObject([{ fields: { key } }])
   })
 })
 

@@ -89,7 +89,7 @@ test('a read that fails is tried again after half a second, and what was known g
   clock.nowMs += 499
   await history.refresh()
   expect(reads).toHaveLength(2)
-  expect(registration.told).toMatchObject([
+  expect(registration.logged).toMatchObject([
     { level: 'debug', fields: { consumer: 'billing', err: { message: 'the database is down' } } },
   ])
   expect([believed(history), history.namespaces()]).toEqual([false, [history.namespace()]])
@@ -114,11 +114,11 @@ test('another history has a namespace of its own, the one before stays for its c
   expect(again).toBe(second)
   expect(first?.name).not.toBe(second?.name)
   expect(history.namespaces()).toEqual([third, second])
-  expect(registration.told.slice(0, 2)).toMatchObject([
+  expect(registration.logged.slice(0, 2)).toMatchObject([
     { level: 'warn', fields: { consumer: 'billing' } },
     { level: 'warn', fields: { consumer: 'billing' } },
   ])
-  expect(registration.told).toHaveLength(2)
+  expect(registration.logged).toHaveLength(2)
   // Its marks may stand for commits that the new history does not have.
   clock.nowMs -= 6_000
   expect([history.believes(third!), history.believes(second!)]).toEqual([true, false])

@@ -157,19 +157,19 @@ export function createScriptRunner(evaluate: Evaluate, scripts: Scripts): RunScr
   return runScript
 }
 
-interface Placed {
+interface IndexedEntry {
   readonly entry: ScriptEntry
-  /** Place in the batch. */
+  /** Index in the batch. */
   readonly at: number
 }
 
 function partsOf(
   entries: readonly ScriptEntry[],
   isCluster: boolean,
-): readonly (readonly Placed[])[] {
+): readonly (readonly IndexedEntry[])[] {
   const size = isCluster ? 1 : SCRIPT_EVENTS
-  const placed = entries.map((entry, at) => ({ entry, at }))
-  return Array.from({ length: Math.ceil(placed.length / size) }, (_, index) =>
-    placed.slice(index * size, (index + 1) * size),
+  const indexed = entries.map((entry, at) => ({ entry, at }))
+  return Array.from({ length: Math.ceil(indexed.length / size) }, (_, index) =>
+    indexed.slice(index * size, (index + 1) * size),
   )
 }

@@ -66,24 +66,24 @@ export function transitionsIn(
       }
       return results
     },
-    renew: (all, leaseMs) => held('renew', owners(all), [whole(leaseMs)]),
+    renew: (all, leaseMs) => held('renew', owners(all), [wholeMs(leaseMs)]),
     complete: (done, rememberMs) =>
       held(
         'complete',
         done.map(({ id, ownerToken, result }) => ({ id, args: [ownerToken, jsonOf(result)] })),
-        [whole(rememberMs)],
+        [wholeMs(rememberMs)],
       ),
     fail: (failed) =>
       held(
         'fail',
-        failed.map(({ id, ownerToken, delayMs }) => ({ id, args: [ownerToken, whole(delayMs)] })),
+        failed.map(({ id, ownerToken, delayMs }) => ({ id, args: [ownerToken, wholeMs(delayMs)] })),
       ),
     release: (all) => held('release', owners(all)),
     bury: (dead, rememberMs) =>
       held(
         'bury',
         dead.map(({ id, ownerToken, reason }) => ({ id, args: [ownerToken, reason] })),
-        [whole(rememberMs)],
+        [wholeMs(rememberMs)],
       ),
     replay: (ids) => operator('replay', ids),
     forget: (ids) => operator('forget', ids),
@@ -93,7 +93,7 @@ export function transitionsIn(
 const owners = (all: readonly Held[]): readonly ScriptEntry[] =>
   all.map(({ id, ownerToken }) => ({ id, args: [ownerToken] }))
 
-const whole = (ms: number): string => String(Math.max(0, Math.ceil(ms)))
+const wholeMs = (ms: number): string => String(Math.max(0, Math.ceil(ms)))
 
 /** The empty text means no result. A JSON text is never empty and contains no NUL or lone surrogate unescaped. */
 const jsonOf = (result: Json | undefined): string =>
@@ -101,7 +101,7 @@ const jsonOf = (result: Json | undefined): string =>
 
 function claimArguments(claim: Claim): readonly (string | Buffer)[] {
   const { fingerprint, leaseMs, maxAttempts = 0, ownerToken } = claim
-  return [fingerprintBytes(fingerprint), ownerToken, whole(leaseMs), String(maxAttempts)]
+  return [fingerprintBytes(fingerprint), ownerToken, wholeMs(leaseMs), String(maxAttempts)]
 }
 
 function toClaimResult(answer: unknown): ClaimResult {

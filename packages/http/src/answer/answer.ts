@@ -82,15 +82,15 @@ export function checkProblem(
 }
 
 /** The whole answer of a result that this process made. JSON has no symbols, so it is not stored. */
-const WHOLE = Symbol('onceward.whole-answer')
+const FULL_REPLY = Symbol('onceward.full-reply')
 
 /** An answer as the result of its event: what is stored, with the whole answer for the client that waits. */
 export const toResult = ({ reply, stored }: CheckedAnswer): Json =>
-  Object.defineProperty({ ...stored }, WHOLE, { value: reply }) as unknown as Json
+  Object.defineProperty({ ...stored }, FULL_REPLY, { value: reply }) as unknown as Json
 
 /** The whole answer, if this process made the result. */
-export const wholeReplyOf = (result: unknown): HttpReply | undefined =>
-  (Object(result) as { readonly [WHOLE]?: HttpReply })[WHOLE]
+export const fullReplyOf = (result: unknown): HttpReply | undefined =>
+  (Object(result) as { readonly [FULL_REPLY]?: HttpReply })[FULL_REPLY]
 
 /** The reply of a stored answer. Undefined if the stored value is not an answer, or was written by a later version. */
 export function replyOf(stored: unknown): HttpReply | undefined {

@@ -1,5 +1,5 @@
 import { DeadlineExceededError, InvalidPayloadError, type Settlement } from '@onceward/core'
-import { replyOf, wholeReplyOf } from './answer.ts'
+import { fullReplyOf, replyOf } from './answer.ts'
 import { HttpProblem, problemReply } from './problem.ts'
 import type { HttpReply } from './reply.ts'
 
@@ -182,7 +182,7 @@ type Of<Kind extends Settlement['kind']> = Extract<Settlement, { kind: Kind }>
 
 function answered({ by, result }: Of<'ack'>, unanswered: Outcome | undefined): Outcome {
   // The client that waited gets the whole answer, retries get the stored part of it.
-  const reply = (by === 'processed' ? wholeReplyOf(result) : undefined) ?? replyOf(result)
+  const reply = (by === 'processed' ? fullReplyOf(result) : undefined) ?? replyOf(result)
   if (reply === undefined) return unanswered ?? problem('answer-lost')
   const replayed = [...reply.headers, [REPLAYED, 'true'] as const]
   return { kind: 'reply', reply: by === 'duplicate' ? { ...reply, headers: replayed } : reply }

@@ -56,7 +56,7 @@ export const HUNG_UP = 'the client hung up'
  * The body that was read, if it is the whole one. Under HTTP/2 a body that the client broke off ends as a whole one does,
  * so it must have its declared length.
  */
-export function wholeBody(incoming: IncomingRequest, bytes: Uint8Array): Uint8Array {
+export function completeBody(incoming: IncomingRequest, bytes: Uint8Array): Uint8Array {
   if (!incoming.mayBeCutOff()) return bytes
   const declared = headerOf(incoming, 'content-length') ?? Number.NaN
   if (Number(declared) !== bytes.byteLength) throw new Error(HUNG_UP)
