@@ -2,7 +2,7 @@ import {
   CONSEQUENCES,
   USER_FUNCTIONS,
   type UserFunctionName,
-} from '../packages/core/src/options/user-functions.ts'
+} from '../packages/core/src/fixtures/user-function-rules.ts'
 import { code, table } from './docs-table.ts'
 
 /** Names that are no option of the guard. */

@@ -2,17 +2,17 @@ import { setImmediate as turn } from 'node:timers/promises'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { Clock } from '../fixtures/clock.ts'
 import { silent } from '../fixtures/inbox.ts'
-import { AS_OPTION, BAD, GOOD_1, GOOD_2, make } from '../fixtures/user-functions.ts'
-import { eventIdOf } from '../identity/event-id.ts'
-import { memoryLeases } from '../memory/index.ts'
-import type { Fingerprint, OwnerToken } from '../model/brands.ts'
-import { OPTIONS } from '../options/table.ts'
 import {
   type Consequence,
   USER_FUNCTIONS,
   type UserFunctionName,
   type UserFunctionRule,
-} from '../options/user-functions.ts'
+} from '../fixtures/user-function-rules.ts'
+import { AS_OPTION, BAD, GOOD_1, GOOD_2, make } from '../fixtures/user-functions.ts'
+import { eventIdOf } from '../identity/event-id.ts'
+import { memoryLeases } from '../memory/index.ts'
+import type { Fingerprint, OwnerToken } from '../model/brands.ts'
+import { OPTIONS } from '../options/table.ts'
 import { createGuard } from './guard.ts'
 
 type Name = Exclude<UserFunctionName, 'connection' | 'onTakeover'>

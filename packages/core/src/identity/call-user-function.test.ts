@@ -5,7 +5,7 @@ import {
   MissingKeyError,
   RetryableError,
 } from '../model/errors.ts'
-import { WrongAnswerError } from '../options/user-functions.ts'
+import { WrongAnswerError } from '../options/wrong-answer.ts'
 import { callUserFunction, type Found } from './call-user-function.ts'
 
 const ways = [

@@ -8,7 +8,7 @@ import {
   OncewardError,
   toReadableError,
 } from '../model/errors.ts'
-import { WrongAnswerError } from '../options/user-functions.ts'
+import { WrongAnswerError } from '../options/wrong-answer.ts'
 
 /** What is known about a message whose identification ends early. */
 export interface Found {

@@ -3,7 +3,7 @@ import canonicalize from 'canonicalize'
 import { afterAnswer, type MaybeAsync } from '../concurrency/maybe-async.ts'
 import type { Fingerprint } from '../model/brands.ts'
 import type { FingerprintRule } from '../options/resolved-options.ts'
-import { WrongAnswerError } from '../options/user-functions.ts'
+import { WrongAnswerError } from '../options/wrong-answer.ts'
 import type { Decoded } from './decode.ts'
 
 /**

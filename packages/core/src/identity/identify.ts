@@ -5,7 +5,7 @@ import { copyDelivery, type DecodedDelivery, type Delivery } from '../model/deli
 import { DeadlineExceededError, InvalidPayloadError, MissingKeyError } from '../model/errors.ts'
 import type { IdentifiedEvent } from '../model/inbox.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
-import { WrongAnswerError } from '../options/user-functions.ts'
+import { WrongAnswerError } from '../options/wrong-answer.ts'
 import { callUserFunction, type Found, isRetryable, threw } from './call-user-function.ts'
 import { type Decoded, decodeByUser, decodeJson } from './decode.ts'
 import { eventIdOf } from './event-id.ts'
@@ -76,7 +76,7 @@ const NOTHING_DECODED: Decoded = { value: undefined, isExact: false }
 /**
  * Step 1: decode → skip → schema → key → fingerprint. Never rejects, and ends within `deadlineMs`. If a user's function
  * throws, the message is refused, because the function would throw at each redelivery too. A {@link RetryableError} is
- * retried instead. `USER_FUNCTIONS` has the rule of each function.
+ * retried instead. docs/configuration.md has the rule of each function.
  *
  * @see design.md §2, §8
  */

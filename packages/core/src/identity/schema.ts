@@ -1,7 +1,7 @@
 import type { StandardSchemaV1 } from '@standard-schema/spec'
 import { isThenable, type MaybeAsync } from '../concurrency/maybe-async.ts'
 import { InvalidPayloadError } from '../model/errors.ts'
-import { WrongAnswerError } from '../options/user-functions.ts'
+import { WrongAnswerError } from '../options/wrong-answer.ts'
 
 const ISSUES_NAMED = 5
 /** Longest message and longest place of an issue that an error names. Schemas may make them of the payload. */
