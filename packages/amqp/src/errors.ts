@@ -5,6 +5,7 @@ import {
   classifierOf,
   isError,
   messageOf,
+  NETWORK_CODES,
   shown,
 } from '@onceward/core/adapter'
 
@@ -44,14 +45,7 @@ const KIND_OF_CODE: ReadonlyMap<unknown, BrokerErrorKind> = new Map<unknown, Bro
   [405, 'locked'],
   [406, 'refused'],
   [320, 'network'],
-  ['ECONNREFUSED', 'network'],
-  ['ECONNRESET', 'network'],
-  ['EHOSTUNREACH', 'network'],
-  ['ENETUNREACH', 'network'],
-  ['ENOTFOUND', 'network'],
-  ['EAI_AGAIN', 'network'],
-  ['EPIPE', 'network'],
-  ['ETIMEDOUT', 'network'],
+  ...NETWORK_CODES.map((code) => [code, 'network'] as const),
 ])
 
 /** Errors without a code: those of amqplib, and our own. */

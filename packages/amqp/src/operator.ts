@@ -4,7 +4,9 @@ import {
   findingsOf,
   type GuardSettings,
   notSent,
+  OPERATOR_CALL_MS,
   type OperateBroker,
+  refusalOf,
   refuseParameters,
 } from '@onceward/core/adapter'
 import { connect, credentials } from 'amqplib'
@@ -22,7 +24,6 @@ const OURS = ['queue', 'dead-letter', 'policy']
 /** Parameters of amqplib's own URLs. */
 const OF_AMQPLIB = ['heartbeat', 'frameMax', 'channelMax', 'locale']
 const EXAMPLE = 'amqp://user@host:5672/vhost?queue=orders'
-const CALL_MS = 5_000
 
 const ignore = (): void => undefined
 
@@ -44,7 +45,7 @@ export const operate: OperateBroker = ({ url, params, env }) => {
   // Not by the URL: amqplib reads each escaped byte as a character. Without credentials amqplib logs in as guest.
   const login = user || password ? { credentials: credentials.plain(user, password) } : {}
   const connector = new Connector({
-    source: () => connect(server.href, { timeout: CALL_MS, ...login }),
+    source: () => connect(server.href, { timeout: OPERATOR_CALL_MS, ...login }),
     ...{ runtime: systemRuntime, onGone: ignore, onError: ignore },
     onBlocked: (reason) => {
       publisher.blocked = reason
@@ -100,6 +101,9 @@ async function ready(connector: Connector, queue: string): Promise<void> {
   await checkThere(open, (channel) => channel.checkQueue(queue), missing)
 }
 
+/** After these the message is in no queue. */
+const rethrow = refusalOf(classifyError, ['denied', 'missing'])
+
 async function send(publisher: Publisher, delivery: Delivery): Promise<void> {
   const { queue } = delivery.source
   const message = { ...originalMessage(delivery), exchange: '', routingKey: queue }
@@ -107,8 +111,7 @@ async function send(publisher: Publisher, delivery: Delivery): Promise<void> {
   try {
     await publisher.publish({ kind: 'dead-letter', of: {}, ...message, remedy, isBare: true })
   } catch (error) {
-    const { kind, text } = classifyError(error)
-    const isRefused = error instanceof PublishError || kind === 'denied' || kind === 'missing'
-    throw isRefused ? notSent(text, error) : error
+    if (error instanceof PublishError) throw notSent(classifyError(error).text, error)
+    rethrow(error)
   }
 }

@@ -2,8 +2,10 @@ import type { Logger, Runtime, Settlement } from '@onceward/core'
 import {
   type DeadLetterPlace,
   type GuardPort,
-  isPromise,
   type MaybeAsync,
+  type Settle,
+  settleBy,
+  type Verbs,
 } from '@onceward/core/adapter'
 import type { ConsumeMessage } from 'amqplib'
 import type { DelayQueues } from './clients/delay-queues.ts'
@@ -50,13 +52,7 @@ export function createSettleContext(parts: ContextParts): Omit<SettleContext, 'm
 /** Until when the message is held before it runs again; undefined if it is settled. */
 export type SettleAnswer = number | undefined
 
-type Verb<Kind extends Settlement['kind']> = (
-  context: SettleContext,
-  received: Received,
-  settlement: Extract<Settlement, { kind: Kind }>,
-) => MaybeAsync<SettleAnswer>
-
-const VERBS = {
+const VERBS: Verbs<SettleContext, Received, SettleAnswer> = {
   ack: (context, received) => {
     told(context, received, received.channel.ack(received.message))
     return undefined
@@ -76,25 +72,16 @@ const VERBS = {
     reason === 'closing'
       ? giveBack(context, received)
       : wait(context, received, longerMs(context, received, SOON_MS)),
-} satisfies { [Kind in Settlement['kind']]: Verb<Kind> }
+}
 
-/**
- * Carries out a settlement. Never rejects: the settlement is stored, so a failed call costs a redelivery. A settlement
- * that the broker need not confirm is answered synchronously, so that the next one sees how much is held.
- */
-export function settle(
-  context: SettleContext,
-  received: Received,
-  settlement: Settlement,
-): MaybeAsync<SettleAnswer> {
-  const verb = VERBS[settlement.kind] as Verb<Settlement['kind']>
-  const failed = (error: unknown): SettleAnswer => {
+/** Carries out a settlement. */
+export const settle: Settle<SettleContext, Received, SettleAnswer> = settleBy(
+  VERBS,
+  (context, received, { error }) => {
     refused(context, received, classifyError(error).text)
     return keep(context, received)
-  }
-  const answer = verb(context, received, settlement)
-  return isPromise(answer) ? answer.catch(failed) : answer
-}
+  },
+)
 
 /** Returns a message that was not started to the queue at once. */
 export async function giveBack(context: SettleContext, received: Received): Promise<SettleAnswer> {

@@ -5,6 +5,7 @@ import {
   isError,
   kindsByName,
   messageOf,
+  NETWORK_CODES,
 } from '@onceward/core/adapter'
 
 /** What an error of kafkajs means. */
@@ -85,13 +86,7 @@ const KIND_OF_NAME: ReadonlyMap<string, BrokerErrorKind> = kindsByName({
     'REQUEST_TIMED_OUT',
     'NETWORK_EXCEPTION',
     'TimeoutError',
-    'ECONNREFUSED',
-    'ECONNRESET',
-    'EHOSTUNREACH',
-    'ENOTFOUND',
-    'EAI_AGAIN',
-    'EPIPE',
-    'ETIMEDOUT',
+    ...NETWORK_CODES,
   ],
 })
 

@@ -3,7 +3,9 @@ import {
   findingsOf,
   type GuardSettings,
   notSent,
+  OPERATOR_CALL_MS,
   type OperateBroker,
+  refusalOf,
   refuseParameters,
 } from '@onceward/core/adapter'
 import { Kafka, type KafkaConfig, logLevel, type Producer, type SASLOptions } from 'kafkajs'
@@ -11,7 +13,7 @@ import { askCluster } from './clients/ask-cluster.ts'
 import { originalMessage } from './dead-letter.ts'
 import { kafkaMessage } from './delivery.ts'
 import { examine, missingTopic } from './doctor.ts'
-import { type BrokerErrorKind, classifyError } from './errors.ts'
+import { classifyError } from './errors.ts'
 import { resolveConsumerSettings } from './options.ts'
 
 // The adapter as the command line uses it. Not for users.
@@ -20,8 +22,6 @@ const PARAMETERS = ['topic', 'group', 'dead-letter', 'sasl']
 const EXAMPLE = 'kafka://host:9092,host2:9092?topic=orders'
 const ADDRESS = /^(kafkas?):\/\/(?:([^/@:]*)(?::([^/]*))?@)?([^/@]+)\/?$/
 const MECHANISMS = ['plain', 'scram-sha-256', 'scram-sha-512'] as const
-/** Short, because an operator waits. */
-const CALL_MS = 5_000
 
 /**
  * Reads `kafka://[user[:password]@]host:port[,host:port]`, or `kafkas://` for TLS. A user or password that is not in it
@@ -43,7 +43,11 @@ export const operate: OperateBroker = ({ url, params, env }) => {
   }
   const kafka = new Kafka({
     ...{ clientId: 'onceward', brokers: servers.split(','), logLevel: logLevel.NOTHING },
-    ...{ connectionTimeout: CALL_MS, authenticationTimeout: CALL_MS, requestTimeout: CALL_MS },
+    ...{
+      connectionTimeout: OPERATOR_CALL_MS,
+      authenticationTimeout: OPERATOR_CALL_MS,
+      requestTimeout: OPERATOR_CALL_MS,
+    },
     ...{ retry: { retries: 2, initialRetryTime: 100 }, ssl: scheme === 'kafkas' },
     ...saslOf(username, secret, params.get('sasl') ?? 'plain'),
   })
@@ -73,9 +77,7 @@ function unescaped(text = ''): string {
 /** Every in-sync replica must have the record before its dead letter is deleted. */
 const ALL_REPLICAS = -1
 /** After these the record is not in the topic. */
-const REFUSED: ReadonlySet<BrokerErrorKind> = new Set<BrokerErrorKind>([
-  ...(['too-large', 'topic-missing', 'denied'] as const),
-])
+const rethrow = refusalOf(classifyError, ['too-large', 'topic-missing', 'denied'])
 
 /** Sends records to the topics and partitions that they came from. */
 class Sender {
@@ -108,12 +110,7 @@ class Sender {
     const isThere = partition !== undefined && partition < (this.#partitions.get(topic) ?? 0)
     const message = { ...originalMessage(delivery), ...(isThere ? { partition } : {}) }
     const producer = await this.#connected()
-    try {
-      await producer.send({ topic, acks: ALL_REPLICAS, messages: [message] })
-    } catch (error) {
-      const { kind, text } = classifyError(error)
-      throw REFUSED.has(kind) ? notSent(text, error) : error
-    }
+    await producer.send({ topic, acks: ALL_REPLICAS, messages: [message] }).catch(rethrow)
   }
 
   async #connected(): Promise<Producer> {

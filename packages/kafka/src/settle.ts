@@ -2,8 +2,9 @@ import type { Logger, Runtime, Settlement } from '@onceward/core'
 import {
   type DeadLetterPlace,
   type GuardPort,
-  isPromise,
-  type MaybeAsync,
+  type Settle,
+  settleBy,
+  type Verbs,
 } from '@onceward/core/adapter'
 import { placeOf } from './dead-letter.ts'
 import type { KafkaRecord } from './delivery.ts'
@@ -35,17 +36,11 @@ export type SettleAnswer =
   /** The record was not started and will not be here: the next member that gets the partition reads it. */
   | { readonly kind: 'left' }
 
-type Verb<Kind extends Settlement['kind']> = (
-  context: SettleContext,
-  record: KafkaRecord,
-  settlement: Extract<Settlement, { kind: Kind }>,
-) => MaybeAsync<SettleAnswer>
-
 const SETTLED: SettleAnswer = { kind: 'settled' }
 /** Gives the other run of the event some time to end. */
 const AGAIN_MS = 1_000
 
-const VERBS = {
+const VERBS: Verbs<SettleContext, KafkaRecord, SettleAnswer> = {
   ack: () => SETTLED,
   defer: ({ runtime }, _record, { reason, until }) =>
     reason === 'store-down'
@@ -57,25 +52,16 @@ const VERBS = {
     reason === 'closing'
       ? { kind: 'left' }
       : { kind: 'later', waitMs: AGAIN_MS * (1 + runtime.random()) },
-} satisfies { [Kind in Settlement['kind']]: Verb<Kind> }
+}
 
-/**
- * Carries out a settlement. Never rejects: the settlement is stored, so a failed call is tried again. What needs no
- * call is answered synchronously.
- */
-export function settle(
-  context: SettleContext,
-  record: KafkaRecord,
-  settlement: Settlement,
-): MaybeAsync<SettleAnswer> {
-  const verb = VERBS[settlement.kind] as Verb<Settlement['kind']>
-  const failed = (error: unknown): SettleAnswer => {
+/** Carries out a settlement. */
+export const settle: Settle<SettleContext, KafkaRecord, SettleAnswer> = settleBy(
+  VERBS,
+  (context, record, { error }) => {
     notPublished(context, record, error)
     return { kind: 'later', waitMs: laterMs(context) }
-  }
-  const answer = verb(context, record, settlement)
-  return isPromise(answer) ? answer.catch(failed) : answer
-}
+  },
+)
 
 /** Publishes the dead letter before the offset passes its record. A crash between the two publishes it again. */
 async function deadLetter(

@@ -5,6 +5,7 @@ import {
   classifierOf,
   kindsByName,
   messageOf,
+  NETWORK_CODES,
 } from '@onceward/core/adapter'
 
 /**
@@ -81,14 +82,7 @@ const KIND_OF_NAME: ReadonlyMap<string, BrokerErrorKind> = kindsByName({
     'TimeoutError',
     'AbortError',
     'NetworkingError',
-    'ECONNREFUSED',
-    'ECONNRESET',
-    'EHOSTUNREACH',
-    'ENETUNREACH',
-    'ENOTFOUND',
-    'EAI_AGAIN',
-    'EPIPE',
-    'ETIMEDOUT',
+    ...NETWORK_CODES,
     'ServiceUnavailable',
     'InternalError',
     'InternalFailure',

@@ -3,8 +3,9 @@ import { ConfigurationError, type Delivery, systemRuntime } from '@onceward/core
 import {
   findingsOf,
   type GuardSettings,
-  notSent,
+  OPERATOR_CALL_MS,
   type OperateBroker,
+  refusalOf,
   refuseParameters,
 } from '@onceward/core/adapter'
 import type { SqsApi } from './client.ts'
@@ -12,7 +13,7 @@ import { createSqsApi } from './clients/aws-sdk.ts'
 import { originalMessage } from './dead-letter.ts'
 import { sqsMessage } from './delivery.ts'
 import { examine } from './doctor.ts'
-import { type BrokerErrorKind, classifyError, queueMissing, regionMissing } from './errors.ts'
+import { classifyError, queueMissing, regionMissing } from './errors.ts'
 import { isFifo, resolveSettings } from './options.ts'
 
 // The adapter as the command line uses it. Not for users.
@@ -20,9 +21,12 @@ import { isFifo, resolveSettings } from './options.ts'
 const PARAMETERS = ['dead-letter', 'region']
 const EXAMPLE = 'https://sqs.eu-west-1.amazonaws.com/123456789012/orders'
 const AWS_HOST = /(?:^|\.)sqs(?:-fips)?\.([a-z0-9-]+)\.(?:amazonaws|api\.aws)/
-const CALL_MS = 5_000
 const TIMEOUTS = {
-  ...{ connectionTimeout: CALL_MS, requestTimeout: CALL_MS, throwOnRequestTimeout: true },
+  ...{
+    connectionTimeout: OPERATOR_CALL_MS,
+    requestTimeout: OPERATOR_CALL_MS,
+    throwOnRequestTimeout: true,
+  },
 }
 const ignore = (): void => undefined
 /** The SDK writes its warnings to the console otherwise. */
@@ -93,21 +97,15 @@ async function ready(api: SqsApi, queueUrl: string): Promise<void> {
 }
 
 /** After these the message is not in the queue. */
-const REFUSED: ReadonlySet<BrokerErrorKind> = new Set<BrokerErrorKind>([
-  ...(['too-large', 'queue-missing', 'denied'] as const),
-])
+const rethrow = refusalOf(classifyError, ['too-large', 'queue-missing', 'denied'])
 
 async function send(api: SqsApi, queueUrl: string, delivery: Delivery): Promise<void> {
   const group = sqsMessage(delivery)?.Attributes?.MessageGroupId ?? delivery.orderingKey
-  try {
-    await api.send({
-      ...{ QueueUrl: queueUrl, ...originalMessage(delivery) },
-      ...(group === undefined ? {} : { MessageGroupId: group }),
-      // Under the original's id SQS would drop the copy within five minutes.
-      ...(isFifo(queueUrl) ? { MessageDeduplicationId: systemRuntime.uuid() } : {}),
-    })
-  } catch (error) {
-    const { kind, text } = classifyError(error)
-    throw REFUSED.has(kind) ? notSent(text, error) : error
+  const message = {
+    ...{ QueueUrl: queueUrl, ...originalMessage(delivery) },
+    ...(group === undefined ? {} : { MessageGroupId: group }),
+    // Under the original's id SQS would drop the copy within five minutes.
+    ...(isFifo(queueUrl) ? { MessageDeduplicationId: systemRuntime.uuid() } : {}),
   }
+  await api.send(message).catch(rethrow)
 }

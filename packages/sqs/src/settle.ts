@@ -3,8 +3,10 @@ import {
   andThen,
   type DeadLetterPlace,
   type GuardPort,
-  isPromise,
   type MaybeAsync,
+  type Settle,
+  settleBy,
+  type Verbs,
 } from '@onceward/core/adapter'
 import type { SqsApi } from './client.ts'
 import { BatchRequests, type EntryAnswer } from './clients/batch-requests.ts'
@@ -68,13 +70,7 @@ export function createSettleContext(
  */
 export type SettleAnswer = number | undefined
 
-type Verb<Kind extends Settlement['kind']> = (
-  context: SettleContext,
-  received: Received,
-  settlement: Extract<Settlement, { kind: Kind }>,
-) => MaybeAsync<SettleAnswer>
-
-const VERBS = {
+const VERBS: Verbs<SettleContext, Received, SettleAnswer> = {
   ack: (context, received) => remove(context, received),
   defer: (context, received, { reason, until }) => {
     const leastMs = reason === 'in-progress' ? busyMs(received) : 0
@@ -95,22 +91,16 @@ const VERBS = {
     const isLong = hiddenUntilMs > runtime.monotonic() + visibilityMs
     return isLong ? hide(context, received, visibilityMs) : hiddenUntilMs
   },
-} satisfies { [Kind in Settlement['kind']]: Verb<Kind> }
+}
 
-/** Carries out a settlement. Never rejects: the settlement is stored, so a failed call costs a redelivery. */
-export function settle(
-  context: SettleContext,
-  received: Received,
-  settlement: Settlement,
-): MaybeAsync<SettleAnswer> {
-  const verb = VERBS[settlement.kind] as Verb<Settlement['kind']>
-  const failed = (error: unknown): MaybeAsync<number> => {
+/** Carries out a settlement. */
+export const settle: Settle<SettleContext, Received, SettleAnswer> = settleBy(
+  VERBS,
+  (context, received, { settlement, error }) => {
     refused(context, received, { verb: settlement.kind, code: classifyError(error).text })
     return context.ticker.release(received)
-  }
-  const answer = verb(context, received, settlement)
-  return isPromise(answer) ? answer.catch(failed) : answer
-}
+  },
+)
 
 /** Makes a message that was not started visible at once. */
 export async function giveBack(context: SettleContext, received: Received): Promise<SettleAnswer> {

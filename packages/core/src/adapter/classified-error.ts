@@ -22,6 +22,12 @@ export function classifierOf<Kind extends string>(
   }
 }
 
+/** Codes of sockets: the server cannot be reached now. */
+export const NETWORK_CODES: readonly string[] = [
+  ...['ECONNREFUSED', 'ECONNRESET', 'EHOSTUNREACH', 'ENETUNREACH'],
+  ...['ENOTFOUND', 'EAI_AGAIN', 'EPIPE', 'ETIMEDOUT'],
+]
+
 /** Inverts a table of the names that mean one kind. */
 export function kindsByName<Kind extends string>(
   names: Readonly<Record<Kind, readonly string[]>>,

@@ -48,7 +48,13 @@ export {
   refuseUnfitClient,
   refuseUnknownNames,
 } from '../support/wrong-arguments.ts'
-export { type ClassifiedError, classifierOf, isFatal, kindsByName } from './classified-error.ts'
+export {
+  type ClassifiedError,
+  classifierOf,
+  isFatal,
+  kindsByName,
+  NETWORK_CODES,
+} from './classified-error.ts'
 export {
   type ConsumerLoop,
   type ConsumptionEnd,
@@ -71,8 +77,10 @@ export {
   type BrokerAddress,
   findingsOf,
   notSent,
+  OPERATOR_CALL_MS,
   type OperateBroker,
   type OperatedBroker,
+  refusalOf,
   refuseParameters,
 } from './operator.ts'
 export { byOrderingKey, type Delivered, toBatches } from './ordering.ts'
@@ -94,6 +102,7 @@ export {
   typeProblems,
   withoutUndefined,
 } from './run-options.ts'
+export { type Settle, settleBy, type Verbs } from './settle-by.ts'
 export { STORE_LOOK_MS, StoreGate } from './store-gate.ts'
 export {
   type WrappedLoop,

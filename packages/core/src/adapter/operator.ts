@@ -2,7 +2,7 @@ import type { Delivery, DeliverySource } from '../model/delivery.ts'
 import { ConfigurationError } from '../model/errors.ts'
 import type { GuardSettings } from '../model/guard-port.ts'
 import type { Logger } from '../model/logger.ts'
-import { isFatal } from './classified-error.ts'
+import { type ClassifiedError, isFatal } from './classified-error.ts'
 import type { Findings } from './findings.ts'
 
 /** A broker that an operator named. */
@@ -63,6 +63,20 @@ export async function findingsOf(check: (logger: Logger) => Promise<unknown>): P
 function textOf(fields: object, message: string): string {
   const field = (name: string): string => String(Reflect.get(fields, name) ?? '')
   return field('finding') || `${sentence(message)}: ${field('reason')}. ${sentence(field('fix'))}.`
+}
+
+/** Short, because an operator waits. */
+export const OPERATOR_CALL_MS = 5_000
+
+/** Makes the function that rethrows an error of sending: as {@link notSent} if it is of one of these kinds. */
+export function refusalOf<Kind extends string>(
+  classifyError: (error: unknown) => ClassifiedError<Kind>,
+  refused: readonly Kind[],
+): (error: unknown) => never {
+  return (error) => {
+    const { kind, text } = classifyError(error)
+    throw refused.includes(kind) ? notSent(text, error) : error
+  }
 }
 
 /** The error of a message that the broker has certainly not taken. */
