@@ -8,8 +8,7 @@ import {
   type LoopSignals,
   PendingDeliveries,
   PushPrefetch,
-  type Startable,
-  type StartLimits,
+  RunningLanes,
 } from '@onceward/core/adapter'
 import type { DeliveryChannel } from './clients/amqplib.ts'
 import type { Received } from './delivery.ts'
@@ -41,10 +40,7 @@ export class Dispatcher {
   readonly #buffer: DeliveryBuffer<Received, SettleAnswer>
   readonly #prefetch: PushPrefetch
   readonly #held: HeldDeliveries<Received>
-  /** Running messages per order key: in another call of the guard, a later message could overtake them. */
-  readonly #orders = new Map<string, number>()
-  /** Messages that were found to wait for their order when slots were last filled. */
-  #blocked = 0
+  readonly #lanes: RunningLanes<Received>
   #cancelLook: (() => void) | undefined
 
   constructor(options: DispatcherOptions) {
@@ -57,6 +53,7 @@ export class Dispatcher {
     const size = isBatch ? slots : Math.ceil(slots / 2)
     this.#prefetch = new PushPrefetch({ slots, size, most: settings.prefetch })
     this.#context = { ...context, mayHold: (why) => this.mayHold(why) }
+    this.#lanes = new RunningLanes(port.settings)
     this.#held = new HeldDeliveries({
       runtime: port.runtime,
       onDue: (received, hold) => this.#takeAgain(received, hold),
@@ -64,7 +61,7 @@ export class Dispatcher {
     this.#pending = new PendingDeliveries({
       port,
       settings,
-      findStartable: (pending, limits) => this.#findStartable(pending, limits),
+      findStartable: (pending, limits) => this.#lanes.findStartable(pending, limits),
       hasRoom: () => this.inFlight < this.prefetches.reduce((sum, prefetch) => sum + prefetch, 0),
       onLingerOver: () => this.#buffer.dispatch(),
     })
@@ -74,10 +71,10 @@ export class Dispatcher {
       signals,
       hasDeadLetterPlace: settings.deadLetter !== undefined,
       pending: this.#pending,
-      onStart: (received) => this.#count(received, 1),
+      onStart: (received) => this.#lanes.started(received),
       settle: (received, settlement) => settle(this.#context, received, settlement),
       onKnown: (received, settlement, elapsedMs) => {
-        this.#count(received, -1)
+        this.#lanes.ended(received)
         // A message that was deferred without a run says nothing about the pace.
         if (settlement.kind !== 'defer' || settlement.reason === 'failed') {
           this.#prefetch.note(elapsedMs)
@@ -99,7 +96,7 @@ export class Dispatcher {
     if (settings.isPrefetchFixed) return [settings.prefetch]
     // While the store is down no other message could run either.
     const waiting = this.#buffer.settling + this.#held.deferred
-    const blocked = Math.min(this.#blocked, this.#pending.size)
+    const blocked = Math.min(this.#lanes.blocked, this.#pending.size)
     return this.#prefetch.prefetches({ waiting, blocked }, port.runtime.monotonic())
   }
 
@@ -157,40 +154,6 @@ export class Dispatcher {
       this.#look()
     }
     this.#cancelLook = port.runtime.setTimer(over, LOOK_MS, { keepAlive: false })
-  }
-
-  #findStartable(pending: readonly Received[], limits: StartLimits): Startable<Received> {
-    const groups = new Map<unknown, Received[]>()
-    const blocked: Received[] = []
-    let size = 0
-    for (const received of pending) {
-      const order = this.#orderOf(received)
-      const group = groups.get(order ?? received)
-      const needsSlot = group === undefined && groups.size >= limits.groups
-      if (size >= limits.deliveries || needsSlot) break
-      if (order !== undefined && this.#orders.has(order)) {
-        blocked.push(received)
-        continue
-      }
-      size += 1
-      if (group === undefined) groups.set(order ?? received, [received])
-      else group.push(received)
-    }
-    this.#blocked = blocked.length
-    return { groups: [...groups.values()], considered: size + blocked.length, blocked }
-  }
-
-  /** If the guard finds the lanes itself, all messages may share one lane, so only one call at a time may run. */
-  #orderOf({ delivery }: Received): string | undefined {
-    return this.#options.port.settings.lanesAreUsers ? '' : delivery.orderingKey
-  }
-
-  #count(received: Received, more: 1 | -1): void {
-    const order = this.#orderOf(received)
-    if (order === undefined) return
-    const count = (this.#orders.get(order) ?? 0) + more
-    if (count === 0) this.#orders.delete(order)
-    else this.#orders.set(order, count)
   }
 
   #settled(received: Received, settlement: Settlement, untilMs: SettleAnswer): void {

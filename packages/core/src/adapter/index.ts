@@ -102,6 +102,7 @@ export {
   typeProblems,
   withoutUndefined,
 } from './run-options.ts'
+export { RunningLanes } from './running-lanes.ts'
 export { type Settle, settleBy, type Verbs } from './settle-by.ts'
 export { STORE_LOOK_MS, StoreGate } from './store-gate.ts'
 export {
