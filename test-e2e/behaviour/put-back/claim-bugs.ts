@@ -11,7 +11,7 @@ export const CLAIM_BUGS: readonly Bug[] = [
     what: 'a timeout on the dedup insert is taken for a duplicate',
     edits: [
       {
-        file: 'packages/core/src/transaction/bisect.ts',
+        file: 'packages/core/src/transaction/batch.ts',
         find: "concludeHeld(batch, members, 'held-by-row')",
         replace: "for (const pending of members) conclude(batch, pending, { kind: 'duplicate' })",
       },

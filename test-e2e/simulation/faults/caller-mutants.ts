@@ -9,7 +9,7 @@ export const CALLER_MUTANTS: readonly Mutant[] = [
     isOfCallers: true,
     edits: [
       {
-        file: 'guard/run-events.ts',
+        file: 'guard/process.ts',
         find: 'leases.options.callerRetries !== undefined && isHeldElsewhere(last)',
         replace: 'false',
       },

@@ -10,7 +10,7 @@ export const MUTANTS: readonly Mutant[] = [
     what: 'a timeout on the dedup insert is taken for a duplicate',
     edits: [
       {
-        file: 'transaction/bisect.ts',
+        file: 'transaction/batch.ts',
         find: "concludeHeld(batch, members, 'held-by-row')",
         replace: "for (const pending of members) conclude(batch, pending, { kind: 'duplicate' })",
       },
@@ -184,7 +184,7 @@ export const MUTANTS: readonly Mutant[] = [
     what: 'duplicates wait for the row without a bound, and drain the pool',
     edits: [
       {
-        file: 'transaction/bisect.ts',
+        file: 'transaction/batch.ts',
         find: 'waitMs: singleWaitMs ?? perRow',
         replace: 'waitMs: 1_000 * (singleWaitMs ?? perRow)',
       },
@@ -196,7 +196,7 @@ export const MUTANTS: readonly Mutant[] = [
     what: 'messages without a key and lease-only events run beside an event that must run alone',
     edits: [
       {
-        file: 'guard/take-slot.ts',
+        file: 'guard/run-unclaimed.ts',
         find: 'const hold = alone.tryShared() ?? (await alone.shared({ stop: signals.whenStopping }))',
         replace: 'const hold = (): void => undefined',
       },

@@ -9,7 +9,7 @@ import type { Delivery } from '../model/delivery.ts'
 import { type Guard, portOf } from '../model/guard-port.ts'
 import type { Inbox, MessageCounts } from '../model/inbox.ts'
 import { createGuard } from './guard.ts'
-import { isSuspect } from './identify-all.ts'
+import { isSuspect } from './receive.ts'
 
 const ATTEMPTS = 3
 

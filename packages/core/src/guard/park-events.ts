@@ -4,7 +4,7 @@ import { isConflict } from '../model/state-machine.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import type { Engine } from '../transaction/engine.ts'
 import { conflictOutcome } from '../transaction/stored-state.ts'
-import { type EventRun, end } from './event-run.ts'
+import { end } from './end-event.ts'
 import { type Processing, storeFailure } from './processing.ts'
 import type { Received } from './receive.ts'
 
@@ -12,9 +12,13 @@ const TOO_LARGE =
   'The delivery is larger than the inbox stores. Raise `maxStoredBytes` of the inbox, or lower the limit of bodies.'
 
 /** Instead of a run: stores the events, which the poller of a guard of the consumer runs. Never rejects. */
-export async function parkEvents(run: EventRun, events: readonly Received[]): Promise<void> {
-  const outcomes = await park(run.processing, events)
-  for (const [index, event] of events.entries()) await end(run, event, outcomes[index] as Outcome)
+export async function parkEvents(
+  processing: Processing,
+  events: readonly Received[],
+): Promise<void> {
+  const outcomes = await park(processing, events)
+  for (const [index, event] of events.entries())
+    await end(processing, event, outcomes[index] as Outcome)
 }
 
 async function park(

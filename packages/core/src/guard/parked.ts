@@ -4,24 +4,26 @@ import type { Delivery } from '../model/delivery.ts'
 import { describeError, InvalidPayloadError } from '../model/errors.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { DueEvent, InboxSession } from '../model/inbox.ts'
-import { observeOutcome } from '../settlement/observe.ts'
-import { type Outcome, settlementOf } from '../settlement/outcome.ts'
-import type { DeadLetterPublisher } from '../settlement/publish-dead-letter.ts'
+import type { Outcome } from '../settlement/outcome.ts'
 import { withRaw } from '../support/adapter-registry.ts'
-import { identifyAll, type Seen } from './identify-all.ts'
 import type { OpenInbox } from './open-stores.ts'
 import { processReceived } from './process.ts'
-import type { Facts, Processing } from './processing.ts'
-import { eventWithoutKey, type Received, reportWrongAnswer } from './receive.ts'
+import { type GuardParts, Settling, startProcessing } from './processing.ts'
+import {
+  type Decided,
+  eventWithoutKey,
+  identifyAll,
+  type Received,
+  reportWrongAnswer,
+  type Seen,
+} from './receive.ts'
 
 /** Parked events taken per poll. The limit is low, so that deliveries from the broker come first. */
 export const POLL_LIMIT = 10
 
-/** The parts of a guard that its poller and its sweep use. */
-export interface Background extends Pick<Processing, 'options' | 'call' | 'breaker' | 'inFlight'> {
-  /** Parked events take no lease: their row decides. */
+/** The parts of a guard that its poller and its sweep use. Parked events take no lease: their row decides. */
+export interface Background extends GuardParts {
   readonly stores: OpenInbox
-  readonly publisher: DeadLetterPublisher
 }
 
 /** What one search has found. */
@@ -55,15 +57,47 @@ export async function runDue(
   const deliveries = running.map(({ delivery }) => delivery)
   // A stored message may have ended the process before, so each of them is counted.
   const seen = await identifyAll(background, deliveries, () => true)
-  const events: Received[] = []
+  const received: Stored = { events: [], decided: [] }
   for (const [index, event] of running.entries()) {
-    const stored = await toStored(background, { ...event, index }, seen[index] as Seen)
-    if (stored !== undefined) events.push(stored)
+    await toStored(background, { ...event, index }, { seen: seen[index] as Seen, received })
   }
-  const onOutcome: OnOutcome = ({ parked }, outcome) => {
-    if (parked !== undefined && ENDS.includes(outcome.kind)) onEnded(parked, outcome)
+  const events = withoutTwins(background, received.events)
+  const members = new Map(events.map(({ member }) => [member.index, member]))
+  const resolving: Promise<void>[] = []
+  const onSettled = (outcome: Outcome, index: number): void => {
+    const member = members.get(index)
+    if (member?.parked === undefined) return
+    if (ENDS.includes(outcome.kind)) onEnded(member.parked, outcome)
+    const deleting = resolveRefused(background, member, outcome)
+    // Awaited when all runs have ended. An error that is not handled until then would end the process.
+    deleting.catch(() => undefined)
+    resolving.push(deleting)
   }
-  await runStored(background, events, { signals, onOutcome })
+  const { stores } = background
+  const parts = { ...background, onSettled, areParked: true }
+  // The record of a parked event stays, whatever it holds.
+  const settling = new Settling(parts, deliveries, { hasDeadLetterPlace: true })
+  const call = { stores, signals, observe: settling.observerWith(stores) }
+  const processing = startProcessing(background, call, false)
+  await processReceived(processing, { events, decided: received.decided })
+  await Promise.all(resolving)
+}
+
+interface Stored {
+  readonly events: Received[]
+  readonly decided: Decided[]
+}
+
+/**
+ * Leaves an event that this process has in flight to the next poll, and also the second of two stored messages with one
+ * key.
+ */
+function withoutTwins({ inFlight }: Background, events: readonly Received[]): readonly Received[] {
+  const firsts = new Map(events.toReversed().map((each) => [each.member.event.id, each]))
+  return events.filter((each) => {
+    const { id } = each.member.event
+    return firsts.get(id) === each && !inFlight.has(id)
+  })
 }
 
 /** Gives a stored delivery the client's message again, as `raw`. */
@@ -80,60 +114,18 @@ function restore({ options }: Background, event: DueEvent): DueEvent {
 /** Outcomes after which an event is not due any more. */
 const ENDS: readonly Outcome['kind'][] = ['processed', 'duplicate', 'unguarded', 'failed', 'dead']
 
-type OnOutcome = (member: InFlightEvent, outcome: Outcome) => void
-
 /**
- * Leaves an event that this process has in flight to the next poll, and also the second of two stored messages with one
- * key: outcomes are matched by the id of the event.
- */
-async function runStored(
-  background: Background,
-  events: readonly Received[],
-  { onOutcome, signals }: { readonly signals: StopSignals; readonly onOutcome: OnOutcome },
-): Promise<void> {
-  const firsts = new Map(events.toReversed().map((each) => [each.member.event.id, each]))
-  const free = events.filter((each) => {
-    const { id } = each.member.event
-    return firsts.get(id) === each && !background.inFlight.has(id)
-  })
-  if (free.length === 0) return
-  const report = createReporter(background)
-  const resolving: Promise<void>[] = []
-  const members = new Map(free.map(({ member }) => [member.index, member]))
-  const observe: Processing['observe'] = (index, outcome, facts) => {
-    const member = members.get(index) as InFlightEvent
-    onOutcome(member, outcome)
-    const deleting = resolveRefused(background, member, outcome)
-    // Awaited when all runs have ended. An error that is not handled until then would end the process.
-    deleting.catch(() => undefined)
-    resolving.push(deleting)
-    report(member.event, outcome, facts)
-  }
-  await processReceived({ ...background, signals, observe }, { events: free, decided: [] })
-  await Promise.all(resolving)
-}
-
-/** Reports a parked run to the hook and the log like any other run, although no broker waits for its settlement. */
-function createReporter({ options, stores }: Background) {
-  const { runtime } = options
-  const startedAtMs = runtime.monotonic()
-  return ({ delivery }: Pick<DueEvent, 'delivery'>, outcome: Outcome, facts: Facts): void => {
-    const settlement = settlementOf(outcome, runtime)
-    const report = { ...facts, delivery, outcome, settlement, startedAtMs, parked: true }
-    observeOutcome(options, stores.secret, report)
-  }
-}
-
-/**
- * The event to run. Undefined if there is none: the message was refused again, or a later poll tries again. A stored event
- * keeps its identity. A refused message is identified again, because the code may have been fixed.
+ * Adds the event to those that run, unless the message was refused again or a later poll tries again. A stored event keeps
+ * its identity. A refused message is identified again, because the code may have been fixed.
  */
 async function toStored(
-  background: Background,
+  { options, stores }: Background,
   { delivery, identity, index, ref }: DueEvent & { readonly index: number },
-  identified: Seen,
-): Promise<Received | undefined> {
-  const { options, stores } = background
+  {
+    received: { decided, events },
+    seen: identified,
+  }: { readonly received: Stored; readonly seen: Seen },
+): Promise<unknown> {
   const { session } = stores.engine
   if (identified.kind === 'decided') return undefined
   // A refused message has no attempts that could be counted, so a later poll tries again.
@@ -144,7 +136,7 @@ async function toStored(
   if (identified.kind === 'identified') {
     const event = identity === undefined ? identified.event : { ...identity, delivery }
     const { orderingKey: lane, payload } = identified
-    return toReceived({ index, event, payload, lane, suspect: true, parked: ref })
+    return events.push(toReceived({ index, event, payload, lane, suspect: true, parked: ref }))
   }
   if (identity !== undefined) {
     // The run fails with this error before the handler is called: the event is dead-lettered again, or retried.
@@ -157,21 +149,20 @@ async function toStored(
     await forgetReads(session, identified, delivery)
     const event = { ...identity, delivery }
     const member = { index, event, payload: undefined, lane: undefined, suspect: true }
-    return toReceived({ ...member, parked: ref, refusal })
+    return events.push(toReceived({ ...member, parked: ref, refusal }))
   }
   if (identified.kind === 'unguarded') {
     const member = eventWithoutKey(options.runtime, { index, delivery }, identified)
-    return { ...toReceived({ ...member, parked: ref }), hasKey: false }
+    return events.push({ ...toReceived({ ...member, parked: ref }), hasKey: false })
   }
   if (identified.kind === 'refused') {
     const { error, key, reason } = identified
-    const report = createReporter(background)
     const [stored] = await session.refuse([{ delivery, reason, error, key }])
     await forgetReads(session, identified, delivery)
     const outcome: Outcome = { kind: 'dead', reason, attempt: 0, error, ref: stored }
-    report({ delivery }, outcome, { key })
-  } else await session.resolveRefused(ref.id)
-  return undefined
+    return decided.push({ index, outcome, key })
+  }
+  return session.resolveRefused(ref.id)
 }
 
 const toReceived = (member: InFlightEvent): Received => ({ member, copies: [], hasKey: true })

@@ -3,7 +3,7 @@ import { newEvent, silent } from '../fixtures/inbox.ts'
 import { down, eventIdIn, type Given, leased, named, setUp, storeDown } from '../fixtures/run.ts'
 import type { GuardEvent } from '../model/delivery.ts'
 import { FatalError, RetryableError } from '../model/errors.ts'
-import { tellDuplicate } from './copies.ts'
+import { tellDuplicate } from './end-event.ts'
 
 describe('copies of one event in one call', () => {
   const copies = [named('a', 5), named('a', 5)]

@@ -1,14 +1,20 @@
-import { inTurns, Lanes, toLanes, WAITING_LANES } from '../concurrency/lanes.ts'
+import { chunks, inTurns, toLanes, WAITING_LANES } from '../concurrency/lanes.ts'
 import type { MaybeAsync } from '../concurrency/maybe-async.ts'
-import { claimLeases, type Leases } from '../lease/claim.ts'
+import { type Claimed, claimLeases, type Leases } from '../lease/claim.ts'
 import { isHeldElsewhere } from '../lease/wait-for-holder.ts'
 import type { Delivery } from '../model/delivery.ts'
-import { laneFollowerOutcome, stopsLane } from '../settlement/outcome.ts'
-import { type EventRun, end, failAll, isOver } from './event-run.ts'
+import type { InFlightEvent } from '../model/in-flight-event.ts'
+import { runBatch } from '../transaction/batch.ts'
+import type { Engine } from '../transaction/engine.ts'
+import { end, failAll, isOver } from './end-event.ts'
 import { parkEvents } from './park-events.ts'
 import { type Processing, STORE_DOWN_MS } from './processing.ts'
 import { type Received, type ReceivedDeliveries, receive } from './receive.ts'
-import { runOne, runTogether } from './run-events.ts'
+import { claimAgain, runLeased } from './run-leased.ts'
+import { runWithoutKey, takeSlot } from './run-unclaimed.ts'
+
+/** Maximum number of events in one shared transaction (design.md §9). */
+const LARGEST_BATCH = 100
 
 type Lane = readonly Received[]
 
@@ -19,61 +25,63 @@ export function processDeliveries(
 ): MaybeAsync<unknown> {
   // 1. Receive: decode, identify, record refused messages, group the copies of one event.
   const receiving = receive(processing, deliveries)
-  const isParking = processing.options.callerRetries?.runsLater === true
   return receiving instanceof Promise
-    ? receiving.then((received) => processReceived(processing, received, isParking))
-    : processReceived(processing, receiving, isParking)
+    ? receiving.then((received) => processReceived(processing, received))
+    : processReceived(processing, receiving)
 }
 
 /** Steps 2 to 5 for messages that were received together. */
 export async function processReceived(
   processing: Processing,
   { decided, events }: ReceivedDeliveries,
-  isParking = false,
 ): Promise<void> {
-  const lanes = new Lanes({ stopsLane, laneFollowerOutcome })
-  const run: EventRun = { processing, lanes, isParking, settling: new Map(), stopping: new Map() }
+  const { lanes, settling, stores } = processing
   // A message that could not be read holds the later events of its lane.
   for (const { index, key, lane, outcome } of decided) {
     processing.observe(index, outcome, { key })
     lanes.note({ index, lane }, outcome)
   }
-  const open = decided.length === 0 ? events : events.filter((event) => !isOver(run, event))
+  const open = decided.length === 0 ? events : events.filter((event) => !isOver(processing, event))
   try {
     // 2. Claim: leases for all events in one round trip, if there is a lease store.
-    startFlights(run, open)
-    const { leases } = processing.stores
-    if (leases !== undefined) await claim(run, leases, open)
-    // 3. Run: the event's row, the handler and the commit in one transaction.
-    await runAll(run, open)
+    startFlights(processing, open)
+    if (stores.leases !== undefined) await claim(processing, stores.leases, open)
+    // 3. Run: the event's row, the handler and the commit in one transaction. Steps 4 and 5 follow in `end`.
+    const [only] = open
+    if (open.length === 1 && only !== undefined) await runOne(processing, only)
+    else await runAll(processing, open)
   } catch (error) {
     // Only a defect of onceward gets here.
-    failAll(run, open, error)
+    failAll(processing, open, error)
   } finally {
     // The next delivery of an event without an outcome does not wait for a finished run.
     for (const { endFlight, isOver } of open) if (isOver === undefined) endFlight?.()
   }
-  if (run.settling.size > 0) await Promise.all(run.settling.values())
+  if (settling.size > 0) await Promise.all(settling.values())
 }
 
 /** An event that this process has in flight already is waited for in its turn. */
-function startFlights({ isParking, processing }: EventRun, events: readonly Received[]): void {
+function startFlights({ inFlight, isParking }: Processing, events: readonly Received[]): void {
   if (isParking) return
-  const { inFlight } = processing
   for (const event of events) {
     const { id } = event.member.event
     if (event.hasKey && !inFlight.has(id)) event.endFlight = inFlight.start(id)
   }
 }
 
-async function claim(run: EventRun, leases: Leases, events: readonly Received[]): Promise<void> {
+async function claim(
+  processing: Processing,
+  leases: Leases,
+  events: readonly Received[],
+): Promise<void> {
   const flying = events.filter(({ endFlight }) => endFlight !== undefined)
   if (flying.length === 0) return
   await claimEach(leases, flying)
   for (const event of flying) {
     const { claimed } = event
-    if (isOver(run, event) || claimed?.kind !== 'outcome' || isHeldElsewhere(claimed)) continue
-    void end(run, event, claimed.outcome)
+    if (isOver(processing, event) || claimed?.kind !== 'outcome' || isHeldElsewhere(claimed))
+      continue
+    void end(processing, event, claimed.outcome)
   }
 }
 
@@ -88,105 +96,189 @@ async function claimEach(leases: Leases, events: readonly Received[]): Promise<v
   }
 }
 
-function runAll(run: EventRun, events: readonly Received[]): Promise<unknown> {
-  const [only] = events
-  if (only === undefined) return Promise.resolve()
-  if (events.length === 1) return start(run, only)
+function runAll(processing: Processing, events: readonly Received[]): Promise<unknown> {
   // The second payload of a key may be the right one, so nothing of its lane overtakes it.
   const isConflicting = events.some(({ isOtherPayload }) => isOtherPayload)
   const eventOf = isConflicting ? ({ member }: Received) => member.event.id : undefined
   const lanes = toLanes(events, ({ member }) => member, eventOf)
-  if (!isSharing(run)) return runLanes(run, lanes)
-  const heads = lanes.map((lane) => readyHead(run, lane))
+  if (!isSharing(processing)) return runLanes(processing, lanes)
+  const heads = lanes.map((lane) => readyHead(processing, lane))
   const together = heads.flat().toSorted((a, b) => a.member.index - b.member.index)
   const rests = lanes.map((lane, n) => lane.slice(heads[n]?.length))
   const ready = rests.filter((_, n) => heads[n]?.length !== 0)
   const others = rests.filter((_, n) => heads[n]?.length === 0)
-  const shared = runPart(run, together).then(() => runLanes(run, ready))
-  return Promise.all([shared, runLanes(run, others)])
+  const shared = runPart(processing, together).then(() => runLanes(processing, ready))
+  return Promise.all([shared, runLanes(processing, others)])
 }
 
 /** Runs lanes side by side. One that waits for another run takes no turn of those that are ready. */
-function runLanes(run: EventRun, lanes: readonly Lane[]): Promise<unknown> {
-  const { signals, stores } = run.processing
+function runLanes(processing: Processing, lanes: readonly Lane[]): Promise<unknown> {
+  const { signals, stores } = processing
   const stop = signals.whenStopping
-  const isLaneWaiting = (lane: Lane): boolean => lane.some((event) => isWaiting(run, event))
+  const isLaneWaiting = (lane: Lane): boolean => lane.some((event) => isWaiting(processing, event))
   const waiting = lanes.filter(isLaneWaiting)
   const ready = waiting.length === 0 ? lanes : lanes.filter((lane) => !isLaneWaiting(lane))
   return Promise.all([
-    inTurns(ready, { width: stores.slots.size, stop }, (lane) => runLane(run, lane)),
-    inTurns(waiting, { width: WAITING_LANES, stop }, (lane) => runLane(run, lane)),
+    inTurns(ready, { width: stores.slots.size, stop }, (lane) => runLane(processing, lane)),
+    inTurns(waiting, { width: WAITING_LANES, stop }, (lane) => runLane(processing, lane)),
   ])
 }
 
-async function runLane(run: EventRun, lane: Lane): Promise<void> {
+async function runLane(processing: Processing, lane: Lane): Promise<void> {
   for (let left = lane; left.length > 0; ) {
-    const part = isSharing(run) ? readyHead(run, left) : []
-    if (part.length > 1) await runPart(run, part)
-    else await runEvent(run, left[0] as Received)
+    const part = isSharing(processing) ? readyHead(processing, left) : []
+    if (part.length > 1) await runPart(processing, part)
+    else await runEvent(processing, left[0] as Received)
     left = left.slice(Math.max(1, part.length))
   }
 }
 
 /** Whether events run together: in one transaction, or they are only stored. */
-function isSharing({ isParking, processing }: EventRun): boolean {
-  return isParking || processing.options.transaction === 'batch'
+function isSharing({ isParking, options }: Processing): boolean {
+  return isParking || options.transaction === 'batch'
 }
 
 /** The first events of a lane, up to one that must wait or has no key. */
-function readyHead(run: EventRun, lane: Lane): Lane {
-  const end = lane.findIndex((event) => !event.hasKey || isWaiting(run, event))
+function readyHead(processing: Processing, lane: Lane): Lane {
+  const end = lane.findIndex((event) => !event.hasKey || isWaiting(processing, event))
   return end === -1 ? lane : lane.slice(0, end)
 }
 
 /** Whether the event waits for another run of it: one of another process, or one of this process. */
-function isWaiting({ isParking }: EventRun, event: Received): boolean {
+function isWaiting({ isParking }: Processing, event: Received): boolean {
   const { claimed, endFlight, hasKey, isOtherPayload } = event
   if (!hasKey || event.isOver === true) return false
   if (isParking) return isOtherPayload === true
   return endFlight === undefined || (claimed !== undefined && isHeldElsewhere(claimed))
 }
 
-async function runPart(run: EventRun, events: readonly Received[]): Promise<void> {
-  const open = events.filter((event) => !isOver(run, event))
+async function runPart(processing: Processing, events: readonly Received[]): Promise<void> {
+  const open = events.filter((event) => !isOver(processing, event))
   if (open.length === 0) return
   try {
-    if (run.isParking) await parkEvents(run, open)
-    else await runTogether(run, open)
+    if (processing.isParking) await parkEvents(processing, open)
+    else await runTogether(processing, open)
   } catch (error) {
-    failAll(run, open, error)
+    failAll(processing, open, error)
   }
 }
 
-async function runEvent(run: EventRun, event: Received): Promise<void> {
-  if (isOver(run, event)) return
+async function runEvent(processing: Processing, event: Received): Promise<void> {
+  if (isOver(processing, event)) return
   try {
-    await start(run, event)
+    await runOne(processing, event)
   } catch (error) {
-    failAll(run, [event], error)
+    failAll(processing, [event], error)
   }
-}
-
-function start(run: EventRun, event: Received): Promise<unknown> {
-  const { endFlight, hasKey } = event
-  if (hasKey && run.isParking) return parkEvents(run, [event])
-  return !hasKey || endFlight !== undefined
-    ? runOne(run, event)
-    : isFree(run, event).then((isRunning) => (isRunning ? runOne(run, event) : undefined))
 }
 
 /** Waits until this process has the event in flight no more, and claims it. Otherwise the event is deferred. */
-async function isFree(run: EventRun, event: Received): Promise<boolean> {
-  const { inFlight, options, stores } = run.processing
+async function isFree(processing: Processing, event: Received): Promise<boolean> {
+  const { inFlight, options, settling, stores } = processing
   const { id } = event.member.event
   // The run of another payload of the same call is over. Only its settlement may be left.
-  await run.settling.get(id)
+  await settling.get(id)
   if (!(await inFlight.waitFor(id, options.claimWaitMs))) {
     const delayMs = stores.engine?.heldBackoff.nextMs(id) ?? STORE_DOWN_MS
-    void end(run, event, { kind: 'in-progress', delayMs, cause: 'in-flight-here' })
+    void end(processing, event, { kind: 'in-progress', delayMs, cause: 'in-flight-here' })
     return false
   }
   event.endFlight = inFlight.start(id)
   if (stores.leases !== undefined) await claimEach(stores.leases, [event])
   return true
+}
+
+/** Step 3 for one event, with the strategy that fits it: none without a key, the row, or the lease alone. */
+function runOne(processing: Processing, event: Received): Promise<unknown> {
+  const { claimed, endFlight, hasKey } = event
+  const { engine, leases } = processing.stores
+  if (!hasKey) return runKeyless(processing, event)
+  if (processing.isParking) return parkEvents(processing, [event])
+  if (endFlight === undefined) return waitAndRun(processing, event)
+  if (engine === undefined) return runLeased(processing, event)
+  return leases === undefined || claimed === undefined
+    ? runRows(processing, engine, [event])
+    : runClaimed(processing, { engine, leases }, { event, claimed })
+}
+
+async function waitAndRun(processing: Processing, event: Received): Promise<void> {
+  if (await isFree(processing, event)) await runOne(processing, event)
+}
+
+/** Step 3 for events that share a transaction. */
+async function runTogether(processing: Processing, events: readonly Received[]): Promise<void> {
+  const { engine } = processing.stores
+  if (engine === undefined) throw new Error('Only events of an inbox share a transaction.')
+  for (const batch of chunks(events, LARGEST_BATCH)) {
+    const open = batch.filter((event) => !isOver(processing, event))
+    if (open.length > 0) await runRows(processing, engine, open)
+  }
+}
+
+interface StoresOfRow {
+  readonly engine: Engine
+  readonly leases: Leases
+}
+
+/**
+ * An event that another process holds is waited for. Postgres decides about one that the lease store does not report as
+ * done, and also about a lease that does not end while a caller waits.
+ */
+async function runClaimed(
+  processing: Processing,
+  { engine, leases }: StoresOfRow,
+  { claimed, event }: { readonly event: Received; readonly claimed: Claimed },
+): Promise<void> {
+  const last = await claimAgain(processing, leases, { event, claimed })
+  // A caller waits for its answer. The process that holds the lease may be dead, and then the row is free.
+  const asksRow = leases.options.callerRetries !== undefined && isHeldElsewhere(last)
+  if (last.kind === 'outcome' && !asksRow) void end(processing, event, last.outcome)
+  // The lease store's fingerprint may come from a lost history. Only the row knows what the payload was.
+  else await runRows(processing, engine, [event])
+}
+
+function runRows(
+  processing: Processing,
+  engine: Engine,
+  events: readonly Received[],
+): Promise<void> {
+  const slot = engine.slots.tryAcquire()
+  if (slot === undefined) return waitForSlot(processing, engine, events)
+  return runBatch(batchRunOf(processing, engine, events), membersOf(events), slot)
+}
+
+async function waitForSlot(
+  processing: Processing,
+  engine: Engine,
+  events: readonly Received[],
+): Promise<void> {
+  const { signals } = processing
+  const { runtime } = engine.options
+  const slot = await takeSlot({ slots: engine.slots, runtime, signals })
+  if (typeof slot === 'function') {
+    await runBatch(batchRunOf(processing, engine, events), membersOf(events), slot)
+    return
+  }
+  for (const event of events) if (!isOver(processing, event)) void end(processing, event, slot)
+}
+
+const membersOf = (events: readonly Received[]): readonly InFlightEvent[] =>
+  events.map(({ member }) => member)
+
+function batchRunOf(
+  processing: Processing,
+  engine: Engine,
+  events: readonly Received[],
+): Parameters<typeof runBatch>[0] {
+  const byMember = new Map(events.map((event) => [event.member, event]))
+  return {
+    ...{ engine, lanes: processing.lanes, signals: processing.signals },
+    onOutcome: (member, outcome, handlerMs) =>
+      void end(processing, byMember.get(member) as Received, outcome, handlerMs),
+  }
+}
+
+async function runKeyless(processing: Processing, event: Received): Promise<void> {
+  const { handlerMs, outcome } = await runWithoutKey(processing, event.member)
+  await end(processing, event, outcome, handlerMs)
 }

@@ -1,24 +1,64 @@
 import type { Breaker } from '../concurrency/breaker.ts'
 import type { InFlight } from '../concurrency/in-flight.ts'
+import { Lanes } from '../concurrency/lanes.ts'
+import { isPromise, type MaybeAsync } from '../concurrency/maybe-async.ts'
 import type { StopSignals } from '../concurrency/stop-signals.ts'
 import type { EventId } from '../model/brands.ts'
+import type { Delivery } from '../model/delivery.ts'
 import { concernsStore, describeError, StoreUnavailableError } from '../model/errors.ts'
+import type { RunHooks } from '../model/guard-port.ts'
 import type { InFlightEvent, Timings } from '../model/in-flight-event.ts'
+import type { Settlement } from '../model/settlement.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
-import type { Outcome } from '../settlement/outcome.ts'
+import { observeOutcome } from '../settlement/observe.ts'
+import {
+  laneFollowerOutcome,
+  type Outcome,
+  settlementOf,
+  stopsLane,
+} from '../settlement/outcome.ts'
+import type { DeadLetterPublisher } from '../settlement/publish-dead-letter.ts'
 import type { HandlerCall } from '../transaction/engine.ts'
 import type { OpenStores } from './open-stores.ts'
 
-/** What the five steps share for the deliveries of one call. */
-export interface Processing {
+/** The parts of a guard that all its calls share. */
+export interface GuardParts {
   readonly options: ResolvedOptions
   readonly call: HandlerCall
-  readonly stores: OpenStores
   readonly breaker: Breaker
   readonly inFlight: InFlight
+  readonly publisher: DeadLetterPublisher
+}
+
+/** What the five steps share for the deliveries of one call. */
+export interface Processing extends Omit<GuardParts, 'publisher'> {
+  readonly stores: OpenStores
   readonly signals: StopSignals
+  /** The events are only stored. They run later. */
+  readonly isParking: boolean
+  readonly lanes: Lanes<Outcome>
+  /** Settlements that wait for the lease store or for copies, by event. */
+  readonly settling: Map<EventId, Promise<unknown>>
+  /** The same for a lane that has stopped: the settlement that the next one of the lane follows. */
+  readonly stopping: Map<string, Promise<unknown>>
   /** Step 5. Called once for each delivery, with its index in the call, after everything is stored. */
   readonly observe: (index: number, outcome: Outcome, facts: Facts) => void
+}
+
+type Call = Pick<Processing, 'stores' | 'signals' | 'observe'>
+
+/** @param isParking - The events are only stored. They run later. */
+export function startProcessing(
+  { breaker, call, inFlight, options }: Omit<GuardParts, 'publisher'>,
+  { observe, signals, stores }: Call,
+  isParking: boolean = options.callerRetries?.runsLater === true,
+): Processing {
+  return {
+    ...{ options, call, breaker, inFlight, stores, signals, observe, isParking },
+    lanes: new Lanes({ stopsLane, laneFollowerOutcome }),
+    settling: new Map(),
+    stopping: new Map(),
+  }
 }
 
 /** Details of a delivery besides its outcome. */
@@ -50,4 +90,115 @@ export function storeFailure(
       'a store call failed and its events are deferred: check the store',
     )
   return { kind: 'store-down', delayMs: STORE_DOWN_MS, error, cause: 'store-error' }
+}
+
+export interface SettlingParts extends Pick<GuardParts, 'options' | 'breaker' | 'publisher'> {
+  /** Called for each delivery when it has its settlement. */
+  readonly onSettled: (outcome: Outcome, index: number) => void
+  /** The deliveries come from the inbox, so no broker waits for their settlements. */
+  readonly areParked?: boolean
+}
+
+/** Step 5 for the deliveries of one call: each gets its settlement as soon as its outcome is known. */
+export class Settling {
+  /** By the index of the delivery. */
+  readonly settlements: Settlement[] = []
+  readonly #parts: SettlingParts
+  readonly #deliveries: readonly Delivery[]
+  readonly #hooks: RunHooks
+  readonly #startedAtMs: number
+  /** One promise for each delivery whose settlement is still being checked. Undefined in most calls. */
+  checking: Promise<void>[] | undefined
+  #stores: OpenStores | undefined
+
+  constructor(parts: SettlingParts, deliveries: readonly Delivery[], hooks: RunHooks) {
+    this.#parts = parts
+    this.#deliveries = deliveries
+    this.#hooks = hooks
+    const { observe, runtime } = parts.options
+    // Only the hook reads how long the call took.
+    this.#startedAtMs = observe === undefined ? 0 : runtime.monotonic()
+  }
+
+  /** While the stores cannot be used, every delivery has the same outcome. */
+  concludeAll(outcome: Outcome): void {
+    for (const index of this.#deliveries.keys()) this.#conclude(index, outcome, {})
+  }
+
+  observerWith(stores: OpenStores): Processing['observe'] {
+    this.#stores = stores
+    return (index, outcome, facts) => {
+      if (outcome.kind === 'dead') this.#concludeDead(index, outcome, { facts, stores })
+      else this.#conclude(index, outcome, facts)
+    }
+  }
+
+  #concludeDead(index: number, outcome: Outcome, { facts, stores }: DeadFacts): void {
+    const { breaker, options } = this.#parts
+    const hasDeadLetterPlace = this.#hooks.hasDeadLetterPlace === true
+    const places = { options, breaker, stores, hasDeadLetterPlace }
+    const checked = wholeOrDeferred(places, this.#deliveries[index] as Delivery, outcome)
+    if (isPromise(checked)) {
+      this.checking ??= []
+      this.checking.push(checked.then((end) => this.#conclude(index, end, facts)))
+    } else this.#conclude(index, checked, facts)
+  }
+
+  #conclude(index: number, outcome: Outcome, facts: Facts): void {
+    const { areParked: parked, onSettled, options, publisher } = this.#parts
+    const { eventId, key } = facts
+    const delivery = this.#deliveries[index] as Delivery
+    const settlement = settlementOf(outcome, options.runtime)
+    if (outcome.kind === 'dead') publisher.note(settlement, { delivery, outcome, key, eventId })
+    // The settlement is set before the outcome is reported.
+    this.settlements[index] = settlement
+    onSettled(outcome, index)
+    this.#hooks.onSettlement?.(index, settlement)
+    const startedAtMs = this.#startedAtMs
+    const report = { ...facts, delivery, outcome, settlement, startedAtMs, parked }
+    observeOutcome(options, this.#stores?.secret, report)
+  }
+}
+
+interface DeadFacts {
+  readonly facts: Facts
+  readonly stores: OpenStores
+}
+
+interface Places extends Pick<Processing, 'options' | 'breaker' | 'stores'> {
+  /** The adapter publishes dead letters, or the broker moves them. */
+  readonly hasDeadLetterPlace: boolean
+}
+
+const NOT_STORED =
+  'The message is too large to store and there is no other dead-letter place, so it stays with the broker. Raise ' +
+  '`maxStoredBytes` of the inbox, or configure `deadLetter` of the adapter.'
+
+/**
+ * Where the record is the only place of a dead letter, it must hold the whole message before the original is settled.
+ * Otherwise the delivery is deferred.
+ */
+function wholeOrDeferred(
+  { breaker, hasDeadLetterPlace, options, stores }: Places,
+  delivery: Delivery,
+  outcome: Outcome,
+): MaybeAsync<Outcome> {
+  const session = stores.engine?.session
+  if (outcome.kind !== 'dead' || outcome.ref === undefined || hasDeadLetterPlace) return outcome
+  if (session?.isWhole === undefined) return outcome
+  const { attempt } = outcome
+  const { maxMs: delayMs } = options.retry
+  return session.isWhole(outcome.ref, delivery).then(
+    (isWhole): Outcome =>
+      isWhole
+        ? outcome
+        : {
+            kind: 'not-stored',
+            attempt,
+            delayMs,
+            error: new Error(NOT_STORED),
+            cause: 'not-stored',
+          },
+    (error: unknown) => storeFailure({ breaker, options }, error),
+  )
 }

@@ -8,6 +8,7 @@ import {
   snsKey,
 } from '../identity/resolvers.ts'
 import { ConfigurationError } from '../model/errors.ts'
+import type { GuardSettings } from '../model/guard-port.ts'
 import { defaultLogger, type Logger, safeLogger } from '../model/logger.ts'
 import type { GuardOptions } from '../options/options.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
@@ -130,4 +131,21 @@ function impossibleTogether(options: object, caller: string): readonly string[] 
     ],
   ]
   return problems.filter(([isBroken]) => isBroken).map(([, problem]) => problem)
+}
+
+/** The settings that adapters need, of options with defaults. */
+export function settingsOf(options: ResolvedOptions): GuardSettings {
+  return {
+    consumer: options.consumer,
+    concurrency: options.concurrency,
+    leaseMs: options.leaseMs,
+    deadlineMs: options.deadlineMs,
+    dedupWindowMs: options.dedupWindowMs,
+    maxAttempts: options.retry.attempts,
+    retryMaxMs: options.retry.maxMs,
+    transaction: options.transaction,
+    hasInbox: options.inbox !== undefined,
+    hasLeases: options.leases !== undefined,
+    lanesAreUsers: options.orderingKeyChosen,
+  }
 }

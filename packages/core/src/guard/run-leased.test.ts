@@ -13,6 +13,7 @@ import type { Outcome } from '../settlement/outcome.ts'
 import { createGuard } from './guard.ts'
 import { createStoreOpener } from './open-stores.ts'
 import { processReceived } from './process.ts'
+import { startProcessing } from './processing.ts'
 import type { Received } from './receive.ts'
 import { resolveOptions } from './resolve-options.ts'
 import { runUnclaimed } from './run-unclaimed.ts'
@@ -71,7 +72,10 @@ async function setUp(
       const { member: held } = events[index] as Received
       concluded.push([String(held.payload), outcome, held])
     }
-    await processReceived({ ...context, observe }, { events, decided: [] })
+    await processReceived(startProcessing(context, { ...context, observe }), {
+      events,
+      decided: [],
+    })
   }
   return { ...{ clock, context, concluded, stop, ran, run }, claims: () => claims }
 }
@@ -243,7 +247,7 @@ test('a slot is released after each run and after a stop', async () => {
 
 test('without a key an event runs without a claim', async () => {
   const kit = await setUp()
-  const run = await runUnclaimed(kit.context, member('a'))
+  const run = await runUnclaimed(startProcessing(kit.context, kit.context), member('a'))
   // Without the hook `observe`, handlers are not timed.
   expect(run).toStrictEqual({ outcome: { kind: 'unguarded' }, handlerMs: undefined })
   expect([kit.ran, kit.claims()]).toEqual([['a'], 0])

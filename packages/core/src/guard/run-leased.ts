@@ -1,4 +1,5 @@
 import { type Claimed, type Leases, unrecordedConflict } from '../lease/claim.ts'
+import { isHeldElsewhere, waitForHolder } from '../lease/wait-for-holder.ts'
 import type { Json } from '../model/brands.ts'
 import { LeaseLostError, StoreUnavailableError } from '../model/errors.ts'
 import { type InFlightEvent, toGuardEvent } from '../model/in-flight-event.ts'
@@ -11,11 +12,10 @@ import { failureOutcome } from '../settlement/retry-rule.ts'
 import type { HandlerCall } from '../transaction/engine.ts'
 import { assertStorable } from '../transaction/handler-result.ts'
 import { type HandlerEnd, runHandler } from '../transaction/run-handler.ts'
-import { claimAgain, type EventRun, end } from './event-run.ts'
+import { end } from './end-event.ts'
 import { type Processing, STORE_DOWN_MS } from './processing.ts'
 import type { Received } from './receive.ts'
-import { attemptWithoutRecord, type RunEnd, runUnclaimed } from './run-unclaimed.ts'
-import { takePermit } from './take-slot.ts'
+import { attemptWithoutRecord, type RunEnd, runUnclaimed, takePermit } from './run-unclaimed.ts'
 
 /** Maximum number of tries to store a result. The next try starts when the store did not answer the previous one. */
 const COMPLETE_TRIES = 3
@@ -31,36 +31,52 @@ type ClaimedRun = Extract<Claimed, { kind: 'run' }>
 /**
  * The strategy `lease`, for a guard without an inbox: one owner at a time, replayed results, and a policy for takeovers.
  */
-export async function runLeased(run: EventRun, event: Received): Promise<void> {
-  const { options, stores } = run.processing
+export async function runLeased(processing: Processing, event: Received): Promise<void> {
+  const { options, stores } = processing
   if (event.claimed === undefined) throw new Error('Without an inbox, each event is claimed.')
   const leases = stores.leases as Leases
-  const claimed = await claimAgain(run, leases, { event, claimed: event.claimed })
+  const claimed = await claimAgain(processing, leases, { event, claimed: event.claimed })
   switch (claimed.kind) {
     case 'outcome':
-      return end(run, event, claimed.outcome)
+      return end(processing, event, claimed.outcome)
     case 'conflict':
-      return end(run, event, unrecordedConflict(options))
+      return end(processing, event, unrecordedConflict(options))
     case 'unavailable': {
       const { handlerMs, outcome } =
         options.onStoreDown === 'unguarded'
-          ? await runUnclaimed(run.processing, event.member)
+          ? await runUnclaimed(processing, event.member)
           : { outcome: storeDown(claimed.error), handlerMs: undefined }
-      return end(run, event, outcome, handlerMs)
+      return end(processing, event, outcome, handlerMs)
     }
     case 'run':
-      return runWithPermit(run, event, claimed)
+      return runWithPermit(processing, event, claimed)
   }
 }
 
+/** Claims an event that another process holds again, for a short time. */
+export async function claimAgain(
+  { signals }: Processing,
+  leases: Leases,
+  { claimed, event }: { readonly event: Received; readonly claimed: Claimed },
+): Promise<Claimed> {
+  if (!isHeldElsewhere(claimed)) return claimed
+  const last = await waitForHolder(leases, event.member, { claimed, signals })
+  if (last.kind === 'run') event.member = last.member
+  return last
+}
+
 /** Other runs wait until the lease store knows the outcome: the next event that runs alone may kill the process. */
-async function runWithPermit(run: EventRun, event: Received, claimed: ClaimedRun): Promise<void> {
-  const permit = await takePermit(run.processing)
-  if ('kind' in permit) return end(run, event, permit)
+async function runWithPermit(
+  processing: Processing,
+  event: Received,
+  claimed: ClaimedRun,
+): Promise<void> {
+  const permit = await takePermit(processing)
+  if ('kind' in permit) return end(processing, event, permit)
   try {
-    const { handlerMs, isDecided, outcome } = await runClaimed(run.processing, claimed, permit.hold)
+    const { handlerMs, isDecided, outcome } = await runClaimed(processing, claimed, permit.hold)
     if (isDecided === true) event.member = { ...event.member, isUndecided: false }
-    await end(run, event, outcome, handlerMs)
+    await end(processing, event, outcome, handlerMs)
   } finally {
     permit.release()
   }

@@ -27,9 +27,8 @@ import { type BackgroundWork, backgroundOnDemand, startBackground } from './back
 import { createStoreOpener, isOfLeases, type OpenInbox, type OpenStores } from './open-stores.ts'
 import type { Background } from './parked.ts'
 import { processDeliveries } from './process.ts'
-import type { Processing } from './processing.ts'
-import { settingsOf } from './settings-of.ts'
-import { Settling, type SettlingParts } from './settling.ts'
+import { type GuardParts, Settling, type SettlingParts, startProcessing } from './processing.ts'
+import { settingsOf } from './resolve-options.ts'
 import { watch } from './watch.ts'
 
 /** Longest wait for the connections of a store's session to close, ms. */
@@ -54,7 +53,7 @@ export class RunningGuard implements GuardPort {
   readonly #openStores: () => Promise<OpenStores>
   readonly #publisher: DeadLetterPublisher
   readonly #runs = new RunCount()
-  readonly #shared: Pick<Processing, 'options' | 'call' | 'breaker' | 'inFlight'>
+  readonly #shared: GuardParts
   readonly #settlingParts: SettlingParts
   readonly #deadLetters = new Set<Promise<unknown>>()
   readonly #closing = new AbortController()
@@ -79,12 +78,12 @@ export class RunningGuard implements GuardPort {
     this.#openStores = createStoreOpener(options, call, this.#breaker)
     this.#publisher = createDeadLetterPublisher(options, this.#closing.signal)
     const [breaker, inFlight] = [this.#breaker, createInFlight(options.runtime)]
-    this.#shared = { options, call, breaker, inFlight }
+    this.#shared = { options, call, breaker, inFlight, publisher: this.#publisher }
     const onSettled: SettlingParts['onSettled'] = ({ kind }) => {
       this.#inHand -= 1
       if (kind === 'parked') this.#background?.wake()
     }
-    this.#settlingParts = { options, breaker, publisher: this.#publisher, onSettled }
+    this.#settlingParts = { ...this.#shared, onSettled }
     this.#unwatch = watch(options, this, () => ({ inHand: this.#inHand, stores: this.#stores }))
   }
 
@@ -119,8 +118,7 @@ export class RunningGuard implements GuardPort {
         return settling.settlements
       }
       const observe = settling.observerWith(stores)
-      const { options, call, breaker, inFlight } = this.#shared
-      const processing = { options, call, breaker, inFlight, stores, signals, observe }
+      const processing = startProcessing(this.#shared, { stores, signals, observe })
       await processDeliveries(processing, deliveries)
       if (settling.checking !== undefined) await Promise.all(settling.checking)
       endProbe?.()
@@ -245,8 +243,7 @@ export class RunningGuard implements GuardPort {
   }
 
   #backgroundOf(stores: OpenInbox): Background {
-    const shared = { ...this.#shared, stores: { ...stores, leases: undefined } }
-    return { ...shared, publisher: this.#publisher }
+    return { ...this.#shared, stores: { ...stores, leases: undefined } }
   }
 
   #signals({ abort, budgetMs, stop }: RunHooks): StopSignals {

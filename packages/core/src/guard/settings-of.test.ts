@@ -1,7 +1,6 @@
 import { expect, test } from 'vitest'
 import { memoryInbox, memoryLeases } from '../memory/index.ts'
-import { resolveOptions } from './resolve-options.ts'
-import { settingsOf } from './settings-of.ts'
+import { resolveOptions, settingsOf } from './resolve-options.ts'
 
 test('an adapter sees the options of its guard, each under its own name', () => {
   const options = {

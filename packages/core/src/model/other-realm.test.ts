@@ -1,7 +1,7 @@
 import { runInNewContext } from 'node:vm'
 import { expect, test } from 'vitest'
 import { readEnvelope, writeEnvelope } from '../adapter/envelope.ts'
-import { deliveryError } from '../guard/delivery-error.ts'
+import { deliveryError } from '../guard/guard.ts'
 import { toDelivery } from '../memory/index.ts'
 import { describeError, isAggregateError, isError, messageOf, toReadableError } from './errors.ts'
 

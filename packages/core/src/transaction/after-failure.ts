@@ -1,11 +1,47 @@
 import { ConfigurationError, describeError, StoreUnavailableError } from '../model/errors.ts'
+import type { Release } from '../model/runtime.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import { type Batch, conclude, concludeAll, deferAll } from './batch-state.ts'
-import { abandon, type BisectQueue, readAgain, requeue, toSingles } from './bisect-queue.ts'
 import type { Engine } from './engine.ts'
 import type { PendingEvent } from './pending-event.ts'
 import type { TransactionEnd, TransactionFailure } from './transaction-end.ts'
 import { giveBack, recordFailure } from './verdict.ts'
+
+/** Wait for the row of one event whose batch was blocked by a held row, ms. */
+export const SINGLE_WAIT_MS = 50
+
+/** The rest of a batch that runs in parts. Mutable, and owned by one run of the batch. */
+export interface BisectQueue {
+  readonly batch: Batch
+  readonly hold: Release
+  parts: (readonly PendingEvent[])[]
+  failures: number
+  serializations: number
+  /** Set once the batch was blocked by a held row. */
+  singleWaitMs: number | undefined
+}
+
+/** Each remaining event gets its own transaction from now on. */
+export function toSingles(queue: BisectQueue, members: readonly PendingEvent[]): void {
+  queue.parts = [members, ...queue.parts].flat().map((pending) => [pending])
+}
+
+export function requeue(queue: BisectQueue, parts: readonly (readonly PendingEvent[])[]): void {
+  queue.parts.unshift(...parts)
+}
+
+/** Marks the events to be read again, so that their rows decide what to do. */
+export function readAgain(members: readonly PendingEvent[]): void {
+  for (const pending of members) {
+    pending.standing = 'read'
+    pending.counted = undefined
+  }
+}
+
+export async function abandon(batch: Batch, members: readonly PendingEvent[]): Promise<void> {
+  await giveBack(batch.engine, members, 'given-back')
+  concludeAll(batch, members, { kind: 'abandoned', reason: 'closing' })
+}
 
 /** Retries of one event after serialization failures. The next serialization failure counts as a failed attempt. */
 const MOST_SERIALIZATION_RETRIES = 5
@@ -32,7 +68,7 @@ export async function afterFailure(queue: BisectQueue, end: Failed): Promise<voi
     case 'budget':
       return splitAt(queue, claimed, undefined)
     case 'settings':
-      keepApart(queue.batch.run.engine)
+      keepApart(queue.batch.engine)
       return toSingles(queue, claimed)
     case 'serialization':
       return serialization(queue, end, failure.error)
@@ -62,7 +98,7 @@ async function concludeFailure(
   pending: PendingEvent,
   end: Parameters<typeof recordFailure>[2],
 ): Promise<void> {
-  const { engine } = batch.run
+  const { engine } = batch
   let outcome: Outcome | undefined
   try {
     outcome = await recordFailure(engine, pending, end)
@@ -97,7 +133,7 @@ function splitAt(
 }
 
 async function serialization(queue: BisectQueue, end: Failed, error: unknown): Promise<void> {
-  const { engine } = queue.batch.run
+  const { engine } = queue.batch
   const only = end.claimed.length === 1 ? end.claimed[0] : undefined
   if (only !== undefined) {
     only.serializationFailures += 1
@@ -117,7 +153,7 @@ async function serialization(queue: BisectQueue, end: Failed, error: unknown): P
 }
 
 function pause({ batch }: BisectQueue, longestMs: number): Promise<void> {
-  const { runtime } = batch.run.engine.options
+  const { runtime } = batch.engine.options
   return new Promise((resolve) => {
     runtime.setTimer(resolve, runtime.random() * longestMs)
   })
@@ -130,7 +166,7 @@ async function ended(
   failure: Extract<TransactionFailure, { kind: 'ended' }>,
 ): Promise<void> {
   const { batch } = queue
-  const { engine } = batch.run
+  const { engine } = batch
   const ran = end.claimed.slice(0, failure.ran)
   const left = end.claimed.slice(failure.ran)
   const ids = end.claimed.map(({ member }) => member.event.id)
@@ -165,7 +201,7 @@ async function withoutVerdict(
 ): Promise<void> {
   const { batch } = queue
   const { claimed } = end
-  const { engine } = batch.run
+  const { engine } = batch
   switch (failure.kind) {
     case 'store':
       return storeFailed(batch, end, failure.error)
@@ -205,7 +241,7 @@ async function claimAgain(
   error: unknown,
 ): Promise<void> {
   // If COMMIT arrived, the row is done and this call changes nothing.
-  await giveBack(queue.batch.run.engine, claimed, 'no-verdict')
+  await giveBack(queue.batch.engine, claimed, 'no-verdict')
   for (const pending of claimed) {
     if (pending.commitUnknown) {
       conclude(queue.batch, pending, abandonedUnknown(error))
@@ -222,7 +258,7 @@ async function claimAgain(
  * store: if it opened the breaker, an event that breaks its connection in every run would stop the consumer.
  */
 export async function storeFailed(batch: Batch, end: Failed, error: unknown): Promise<void> {
-  const { engine } = batch.run
+  const { engine } = batch
   await giveBack(engine, end.claimed, 'no-verdict')
   // Its tables or rights do not fit, and another connection does not change that.
   if (error instanceof ConfigurationError) throw error

@@ -9,7 +9,8 @@ import type { Engine } from './engine.ts'
 import type { PendingEvent } from './pending-event.ts'
 import { fromStoredState } from './stored-state.ts'
 
-export interface BatchRun {
+/** Events on their way through one run. */
+export interface Batch {
   readonly engine: Engine
   readonly signals: StopSignals
   readonly lanes: Lanes<Outcome>
@@ -19,19 +20,15 @@ export interface BatchRun {
     outcome: Outcome,
     handlerMs: number | undefined,
   ) => void
-}
-
-/** The members of a batch that have no outcome yet. */
-export interface Batch {
-  readonly run: BatchRun
+  /** The members that have no outcome yet, in delivery order. */
   readonly pending: Set<PendingEvent>
 }
 
 export function conclude(batch: Batch, pending: PendingEvent, outcome: Outcome): void {
   if (!batch.pending.delete(pending)) return
   const { member, handlerMs } = pending
-  const { lanes } = batch.run
-  batch.run.onOutcome(member, outcome, handlerMs)
+  const { lanes } = batch
+  batch.onOutcome(member, outcome, handlerMs)
   if (!lanes.isStopped(member.lane)) return
   for (const follower of [...batch.pending]) {
     const following = lanes.followerOutcome(follower.member)
@@ -54,14 +51,14 @@ export function concludeHeld(
   cause: DeferCause,
 ): void {
   for (const pending of members) {
-    const delayMs = batch.run.engine.heldBackoff.nextMs(pending.member.event.id)
+    const delayMs = batch.engine.heldBackoff.nextMs(pending.member.event.id)
     conclude(batch, pending, { kind: 'in-progress', delayMs, cause })
   }
 }
 
 /** The store failed, or an unexpected error occurred. The events are deferred, so nothing is lost. */
 export function failBatch(batch: Batch, members: readonly PendingEvent[], error: unknown): void {
-  const { engine } = batch.run
+  const { engine } = batch
   if (concernsStore(error)) engine.breaker.failed(error)
   if (!(error instanceof StoreUnavailableError))
     engine.options.logger.error(
@@ -73,7 +70,7 @@ export function failBatch(batch: Batch, members: readonly PendingEvent[], error:
 
 /** Defers the members to a later delivery. */
 export function deferAll(batch: Batch, members: readonly PendingEvent[], error: unknown): void {
-  const { engine } = batch.run
+  const { engine } = batch
   for (const pending of members) {
     const delayMs = engine.heldBackoff.nextMs(pending.member.event.id)
     const outcome: Outcome = pending.commitUnknown
@@ -92,8 +89,8 @@ export async function concludeDuplicates(
   for (const [index, pending] of members.entries()) {
     const known = done[index]
     if (known === undefined) continue
-    batch.run.engine.seenDone.add(pending.member.event.id)
-    const next = await fromStoredState(batch.run.engine, pending, known)
+    batch.engine.seenDone.add(pending.member.event.id)
+    const next = await fromStoredState(batch.engine, pending, known)
     if (next.kind === 'outcome') conclude(batch, pending, next.outcome)
   }
 }

@@ -1,18 +1,30 @@
 import { ALONE_WAIT_MS } from '../concurrency/alone-lock.ts'
+import { overtaking } from '../concurrency/lanes.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { Release } from '../model/runtime.ts'
 import {
+  abandon,
+  afterFailure,
+  type BisectQueue,
+  readAgain,
+  SINGLE_WAIT_MS,
+  toSingles,
+} from './after-failure.ts'
+import {
   type Batch,
-  type BatchRun,
   conclude,
   concludeAll,
+  concludeDuplicates,
   concludeHeld,
   failBatch,
 } from './batch-state.ts'
-import { runBisecting } from './bisect.ts'
-import { SINGLE_WAIT_MS } from './bisect-queue.ts'
-import { type PendingEvent, type Standing, toPendingEvent } from './pending-event.ts'
+import type { Engine } from './engine.ts'
+import { laneOf, type PendingEvent, type Standing, toPendingEvent } from './pending-event.ts'
+import type { PartRequest } from './running.ts'
 import { fromStoredState } from './stored-state.ts'
+import { runTransaction } from './transaction.ts'
+import { hasStoreFailed, type TransactionEnd } from './transaction-end.ts'
+import { giveBack, giveBackUnstarted } from './verdict.ts'
 
 /** Maximum reads of one event before it is deferred. Each further read means that another process changed the row. */
 const MOST_READS = 4
@@ -25,12 +37,12 @@ const MOST_READS = 4
  * @param slot - Released at the end.
  */
 export async function runBatch(
-  run: BatchRun,
+  run: Omit<Batch, 'pending'>,
   members: readonly InFlightEvent[],
   slot: Release,
 ): Promise<void> {
   try {
-    const batch: Batch = { run, pending: new Set(members.map(toPendingEvent)) }
+    const batch: Batch = { ...run, pending: new Set(members.map(toPendingEvent)) }
     while (batch.pending.size > 0) {
       if (run.signals.isStopping()) {
         concludeAll(batch, [...batch.pending], { kind: 'abandoned', reason: 'closing' })
@@ -94,15 +106,15 @@ function nextStep(batch: Batch): NextStep {
 
 function takeStep(batch: Batch, step: NextStep): Promise<void> {
   if (step.standing === 'read') return read(batch, step.members)
-  const { alone } = batch.run.engine.options.runtime
+  const { alone } = batch.engine.options.runtime
   const hold = step.standing === 'alone' ? undefined : alone.tryShared()
   return hold === undefined ? waitForTurn(batch, step) : runHeld(batch, step, hold)
 }
 
 async function waitForTurn(batch: Batch, step: RunStep): Promise<void> {
-  const { options } = batch.run.engine
+  const { options } = batch.engine
   const { alone } = options.runtime
-  const { isStopping, whenStopping: stop } = batch.run.signals
+  const { isStopping, whenStopping: stop } = batch.signals
   const hold =
     step.standing === 'alone'
       ? await alone.exclusive({ stop, limit: { runtime: options.runtime, ms: ALONE_WAIT_MS } })
@@ -149,7 +161,7 @@ function prepare(
 }
 
 async function read(batch: Batch, members: readonly PendingEvent[]): Promise<void> {
-  const { engine } = batch.run
+  const { engine } = batch
   // A run that this process has not released yet would look like a run of another process.
   await engine.lateReleases.flush()
   const known = await engine.session.classify(members.map(({ member }) => member.event))
@@ -168,7 +180,7 @@ async function countSuspects(
   batch: Batch,
   members: readonly PendingEvent[],
 ): Promise<readonly PendingEvent[]> {
-  const { options } = batch.run.engine
+  const { options } = batch.engine
   const counted = await suspect(batch, members, options.claimWaitMs)
   if (counted !== 'held') return counted
   const ready: PendingEvent[] = []
@@ -186,7 +198,7 @@ async function suspect(
   members: readonly PendingEvent[],
   waitMs: number,
 ): Promise<readonly PendingEvent[] | 'held'> {
-  const { options, session } = batch.run.engine
+  const { options, session } = batch.engine
   const countedAtMs = options.runtime.monotonic()
   const events = members.map(({ member }) => member.event)
   const answer = await session.suspect(events, waitMs)
@@ -204,7 +216,7 @@ async function count(
   members: readonly PendingEvent[],
   run: 'together' | 'alone',
 ): Promise<readonly PendingEvent[]> {
-  const { options, session } = batch.run.engine
+  const { options, session } = batch.engine
   const countedAtMs = options.runtime.monotonic()
   const answers = await session.count(
     members.map(({ member }) => member.event),
@@ -226,4 +238,169 @@ async function count(
     else pending.standing = 'read'
     return false
   })
+}
+
+/**
+ * Minimum wait for each row of a batch, ms. Under many inserts, a shorter wait would end while the table is being
+ * extended.
+ */
+const LEAST_WAIT_MS = 25
+
+/**
+ * Runs members in one transaction, optimistically and without savepoints. When a member fails, the transaction is
+ * rolled back and its parts run again in order. A verdict counts only for an event that was alone in its transaction,
+ * because another member may have swallowed a failed statement (design.md §6, *One transaction for many*).
+ *
+ * @param hold - Of the lock that the runs share with events that must run alone. Released at the end.
+ */
+async function runBisecting(
+  batch: Batch,
+  members: readonly PendingEvent[],
+  hold: Release,
+): Promise<void> {
+  const queue: BisectQueue = {
+    batch,
+    hold,
+    parts:
+      members.length === 1 || mayShare(batch.engine)
+        ? [members]
+        : members.map((pending) => [pending]),
+    failures: 0,
+    serializations: 0,
+    singleWaitMs: undefined,
+  }
+  try {
+    for (let part = queue.parts.shift(); part !== undefined; part = queue.parts.shift()) {
+      const next = mayStart(batch, part) ? part : await startable(batch, part)
+      if (next.length === 0) continue
+      if (batch.signals.isStopping()) {
+        await abandon(batch, next)
+        continue
+      }
+      let end: TransactionEnd | undefined
+      try {
+        end = await runTransaction(batch.engine, requestOf(queue, next))
+      } catch (error) {
+        // Errors before the handler started count no attempt.
+        await giveBack(batch.engine, next, 'given-back')
+        failBatch(batch, next, error)
+      }
+      const following = end && afterRun(queue, next, end)
+      if (following !== undefined) await following
+    }
+  } finally {
+    hold()
+  }
+}
+
+/** Whether every event of the part has no outcome yet, and overtakes no event of its lane. */
+function mayStart(batch: Batch, part: readonly PendingEvent[]): boolean {
+  for (const pending of part) if (!batch.pending.has(pending)) return false
+  // With all of them, no event is left that another could overtake.
+  return part.length === batch.pending.size || overtaking(batch.pending, part, laneOf).length === 0
+}
+
+/** Gives the other events of the part back. */
+async function startable(
+  batch: Batch,
+  part: readonly PendingEvent[],
+): Promise<readonly PendingEvent[]> {
+  // A lane may have stopped since this part was made.
+  const stopped = part.filter((pending) => !batch.pending.has(pending))
+  if (stopped.length > 0) await giveBack(batch.engine, stopped, 'given-back')
+  const open = without(part, stopped)
+  // An earlier event of the lane may not have been counted, or must be read again. The later events then wait.
+  const early = overtaking(batch.pending, open, laneOf)
+  if (early.length > 0) await giveBackUnstarted(batch.engine, early)
+  return without(open, early)
+}
+
+function without(
+  all: readonly PendingEvent[],
+  some: readonly PendingEvent[],
+): readonly PendingEvent[] {
+  return some.length === 0 ? all : all.filter((pending) => !some.includes(pending))
+}
+
+/** A handler for whole batches sees its own settings only, so its events are never kept apart. */
+function mayShare({ options, sharing: { apartUntilMs } }: Engine): boolean {
+  return apartUntilMs === undefined || options.runtime.monotonic() >= apartUntilMs
+}
+
+function requestOf(
+  { batch, hold, singleWaitMs }: BisectQueue,
+  members: readonly PendingEvent[],
+): PartRequest {
+  const { engine, signals } = batch
+  const perRow = Math.max(LEAST_WAIT_MS, engine.options.claimWaitMs / members.length)
+  return { members, waitMs: singleWaitMs ?? perRow, signals, hold }
+}
+
+function afterRun(
+  queue: BisectQueue,
+  members: readonly PendingEvent[],
+  end: TransactionEnd,
+): Promise<void> | undefined {
+  const { batch } = queue
+  if (end.kind !== 'committed') {
+    if (!hasStoreFailed(end)) batch.engine.breaker.succeeded()
+    return afterTransaction(queue, members, end).catch((error: unknown) =>
+      failBatch(batch, members, error),
+    )
+  }
+  batch.engine.breaker.succeeded()
+  if (end.unclaimed.length > 0) readAgain(end.unclaimed)
+  concludeCommitted(batch, end)
+  return undefined
+}
+
+async function afterTransaction(
+  queue: BisectQueue,
+  members: readonly PendingEvent[],
+  end: Exclude<TransactionEnd, { kind: 'committed' }>,
+): Promise<void> {
+  switch (end.kind) {
+    case 'held':
+      return held(queue, members)
+    case 'none':
+      readAgain(members)
+      return concludeDuplicates(queue.batch, members, end.done)
+    case 'late':
+      // Other members or a frozen process used up the time. These members are counted again, directly before their next
+      // run.
+      await giveBack(queue.batch.engine, members, 'no-verdict')
+      return readAgain(members)
+    case 'overtaking':
+      readAgain(end.unclaimed)
+      return giveBackUnstarted(queue.batch.engine, end.claimed)
+    case 'failed':
+      readAgain(end.unclaimed)
+      return afterFailure(queue, end)
+  }
+}
+
+function concludeCommitted(
+  batch: Batch,
+  end: Extract<TransactionEnd, { kind: 'committed' }>,
+): void {
+  for (const pending of end.claimed) {
+    const { event } = pending.member
+    batch.engine.heldBackoff.forget(event.id)
+    batch.engine.seenDone.add(event.id)
+    const attempt = pending.counted?.attempt ?? 1
+    conclude(batch, pending, { kind: 'processed', attempt, result: end.results.get(event.id) })
+  }
+}
+
+/** A row or the table stayed locked. If there are several rows, each event runs in its own transaction. */
+async function held(queue: BisectQueue, members: readonly PendingEvent[]): Promise<void> {
+  const { batch } = queue
+  if (members.length === 1) {
+    // Its handler has not started, so no attempt is counted.
+    await giveBack(batch.engine, members, 'given-back')
+    concludeHeld(batch, members, 'held-by-row')
+    return
+  }
+  queue.singleWaitMs = SINGLE_WAIT_MS
+  toSingles(queue, members)
 }

@@ -1,0 +1,153 @@
+import { andThen, type MaybeAsync } from '../concurrency/maybe-async.ts'
+import { answerWithin, LATE } from '../concurrency/timeout.ts'
+import { unrecordedConflict } from '../lease/claim.ts'
+import { completeLease } from '../lease/complete.ts'
+import { describeError } from '../model/errors.ts'
+import { type InFlightEvent, toGuardEvent } from '../model/in-flight-event.ts'
+import { copyOutcome, type Outcome } from '../settlement/outcome.ts'
+import { conflictOutcome } from '../transaction/stored-state.ts'
+import { factsOf, type Processing, storeFailure } from './processing.ts'
+import type { Received } from './receive.ts'
+
+/** Whether the event has its outcome. It gets one if its lane has stopped. */
+export function isOver(processing: Processing, event: Received): boolean {
+  if (event.isOver === true) return true
+  const outcome = processing.lanes.followerOutcome(event.member)
+  if (outcome === undefined) return false
+  void end(processing, event, outcome)
+  return true
+}
+
+/** Defers the events after an error that is not about one of them. */
+export function failAll(processing: Processing, events: readonly Received[], error: unknown): void {
+  const outcome = storeFailure(processing, error)
+  for (const event of events) if (!isOver(processing, event)) void end(processing, event, outcome)
+}
+
+/** Steps 4 and 5, once for each event. The answer resolves when the lease store knows the outcome. */
+export function end(
+  processing: Processing,
+  event: Received,
+  outcome: Outcome,
+  handlerMs?: number | undefined,
+): MaybeAsync<void> {
+  if (event.isOver === true) return undefined
+  event.isOver = true
+  const { lanes, settling: all, stopping } = processing
+  const { lane } = event.member
+  const { id } = event.member.event
+  lanes.note(event.member, outcome)
+  // 4. Complete: tell the lease store the outcome, always after the commit.
+  const completing = complete(processing, event, outcome)
+  const before = lane === undefined ? undefined : stopping.get(lane)
+  const ready = before === undefined ? completing : Promise.all([before, completing])
+  let settling: MaybeAsync<void> | undefined
+  try {
+    settling = andThen<unknown, void>(ready, () =>
+      observe(processing, event, { outcome, handlerMs }),
+    )
+  } finally {
+    if (!(settling instanceof Promise)) event.endFlight?.()
+  }
+  if (settling instanceof Promise) {
+    const settled = Promise.all([settling.finally(event.endFlight), all.get(id)])
+    all.set(id, settled)
+    if (lane !== undefined && lanes.isStopped(lane)) stopping.set(lane, settled)
+  }
+  return completing
+}
+
+function complete(
+  processing: Processing,
+  { member }: Received,
+  outcome: Outcome,
+): MaybeAsync<void> {
+  const { leases } = processing.stores
+  const completing = leases === undefined ? undefined : completeLease(leases, member, outcome)
+  return outcome.kind === 'duplicate'
+    ? andThen(completing, () => tellDuplicate(processing, member, outcome.result))
+    : completing
+}
+
+interface Ending {
+  readonly outcome: Outcome
+  readonly handlerMs: number | undefined
+}
+
+/** 5. Observe: settlement, hook and log line, as soon as the outcome of this event is known. */
+function observe(
+  processing: Processing,
+  event: Received,
+  { handlerMs, outcome }: Ending,
+): MaybeAsync<void> {
+  const { copies, hasKey, member } = event
+  processing.observe(member.index, outcome, hasKey ? factsOf(member, handlerMs) : { handlerMs })
+  return copies.length === 0 ? undefined : concludeCopies(processing, event, outcome)
+}
+
+/** Gives the copies of an event their outcomes, based on the outcome of the leader. */
+export async function concludeCopies(
+  processing: Processing,
+  { copies }: Received,
+  outcome: Outcome,
+): Promise<void> {
+  for (const member of copies) {
+    processing.observe(member.index, await copyEnd(processing, member, outcome), factsOf(member))
+  }
+}
+
+async function copyEnd(
+  processing: Processing,
+  member: InFlightEvent,
+  outcome: Outcome,
+): Promise<Outcome> {
+  if (leaderConflicts(outcome)) return conflictOf(processing, member)
+  if (outcome.kind !== 'processed' && outcome.kind !== 'duplicate') return copyOutcome(outcome)
+  await tellDuplicate(processing, member, outcome.result)
+  return { kind: 'duplicate', result: outcome.result }
+}
+
+/** Each message that is refused for its payload is judged, and recorded, for itself. */
+function leaderConflicts(outcome: Outcome): boolean {
+  if (outcome.kind === 'dead') return outcome.reason === 'fingerprint-mismatch'
+  return outcome.kind === 'conflict'
+}
+
+async function conflictOf(processing: Processing, member: InFlightEvent): Promise<Outcome> {
+  const { engine } = processing.stores
+  try {
+    return await (engine === undefined
+      ? unrecordedConflict(processing.options)
+      : conflictOutcome(engine, member))
+  } catch (error) {
+    return storeFailure(processing, error)
+  }
+}
+
+/** Hands the stored result of a duplicate to the user. Parked events are not reported: no broker delivered them. */
+export function tellDuplicate(
+  { options, signals }: Processing,
+  member: InFlightEvent,
+  result: unknown,
+): MaybeAsync<void> {
+  const { logger, onDuplicate, runtime } = options
+  if (onDuplicate === undefined || member.parked !== undefined) return undefined
+  const deadlineMs = signals.bounded(options.deadlineMs)
+  const { id: eventId } = member.event
+  const call = async (): Promise<void> => onDuplicate(toGuardEvent(member, 1), result)
+  return answerWithin(runtime, call(), deadlineMs).then(
+    (answer) => {
+      if (answer !== LATE) return
+      logger.error(
+        { eventId, deadlineMs },
+        'onDuplicate gave no answer within deadlineMs and the duplicate is acked: fix the hook',
+      )
+    },
+    (error: unknown) => {
+      logger.error(
+        { eventId, err: describeError(error) },
+        'onDuplicate threw and the duplicate is acked: fix the hook',
+      )
+    },
+  )
+}
