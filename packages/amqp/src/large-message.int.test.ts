@@ -13,7 +13,7 @@ describe.skipIf(skipped('rabbitmq'))('RabbitMQ with a lowered max_message_size',
   const kit = useRabbitmq()
 
   // Red when it is sent again and again: each time the server closes the channel of all dead letters.
-  test('a dead letter that has become too large waits in hand, says what to raise, and goes out once it is raised', async ({
+  test('a dead letter that has become too large is held, says what to raise, and is published once it is raised', async ({
     skip,
   }) => {
     const evaluate = erlang(kit.server)

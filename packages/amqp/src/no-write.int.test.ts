@@ -12,7 +12,7 @@ const USER =
 
 // Red when a consumer of onceward publishes on the channel of its deliveries, as a wrap must.
 test.skipIf(skipped('rabbitmq'))(
-  'without the right to write, a dead letter ends the channel of a wrap, and a consumer of onceward goes on',
+  'without the right to write, a dead letter ends the channel of a wrap, and a consumer of onceward continues',
   async () => {
     await using server = await rabbitmq({ native: true })
     const evaluate = erlang(server)

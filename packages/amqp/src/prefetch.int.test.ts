@@ -47,7 +47,7 @@ describe.skipIf(skipped('rabbitmq'))('the prefetch on a real RabbitMQ', () => {
 
   // Red when a consumer begins anew for another prefetch: the messages in hand then count twice, and slots are idle.
   test.each(TYPES)(
-    'trap B6: no slot is idle while the %s queue has messages, however the pace changes, and few wait in hand',
+    'trap B6: no slot is idle while the %s queue has messages, however the pace changes, and few messages are held',
     async (type) => {
       const queue = await kit.broker.create(type)
       const running = new Set<string>()

@@ -93,7 +93,7 @@ test('a broker that blocks publishers is reported once, and only if nothing wors
   ])
 })
 
-test('an alarm lasts until the last connection that it blocks is told that it is over', () => {
+test('an alarm lasts until the last blocked connection is unblocked', () => {
   const { alarm } = receiving()
   const connections = [{}, {}] as const
   for (const connection of connections) alarm.changed(connection, 'low on disk')

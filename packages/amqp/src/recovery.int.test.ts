@@ -123,7 +123,7 @@ test('trap B3: a queue that comes back with x-overflow reject-publish is consume
   await until(() => effects.length === 1, LONG)
 })
 
-test('messages in hand are settled on their own channel after their consumer was cancelled', async () => {
+test('unsettled messages are settled on their own channel after their consumer was cancelled', async () => {
   const queue = await kit.broker.create()
   const { gate, effects, state, guard } = gated()
   const { channels, open } = watched(kit.url)

@@ -35,7 +35,7 @@ function recorder() {
 }
 
 // Red when a confirm counts as delivery to a queue: the message is acked and lost.
-test('trap A2: a message stays in hand if its delay queue is missing, and the log says what to do', async () => {
+test('trap A2: a message is held if its delay queue is missing, and the log says what to do', async () => {
   const queue = await kit.broker.create()
   const { said, logger } = recorder()
   const attempts: number[] = []

@@ -144,7 +144,7 @@ test('during a store outage a message is returned if it may not be held', async 
   expect(kit.published).toEqual([])
 })
 
-test('a copy that is not confirmed is reported, and the message stays in hand', async () => {
+test('a copy that is not confirmed is reported, and the message is held', async () => {
   const kit = setUp()
   kit.state.isPublished = false
   expect(await settle(kit.context, kit.receive(), failed(20_000))).toBe(KEPT_UNTIL_MS)
@@ -210,7 +210,7 @@ test('a copy leaves out a header that amqplib reads and cannot write, because it
   expect(context.counts.settleFailures).toBe(0)
 })
 
-test('a settlement that throws is reported, and the message stays in hand', async () => {
+test('a settlement that throws is reported, and the message is held', async () => {
   const kit = setUp('publish')
   const port = { publishDeadLetter: () => Promise.reject(new Error('no connection')) }
   expect(await settle({ ...kit.context, port }, kit.receive(), dead)).toBe(KEPT_UNTIL_MS)

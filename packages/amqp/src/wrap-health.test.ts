@@ -75,7 +75,7 @@ test('trap B5: a wrap publishes nothing while the broker blocks its connection, 
   expect(kit.connection.eventNames()).toEqual([])
 })
 
-test('health tells of the store and of the messages in hand, and a drain starts nothing more', async () => {
+test('health reports the store and the unsettled messages, and a drain starts nothing more', async () => {
   const kit = setUp()
   const { consumption } = kit.wrapped
   expect(consumption.health()).toEqual({ state: 'running', inFlight: 0, settleFailures: 0 })

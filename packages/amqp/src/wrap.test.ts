@@ -67,7 +67,7 @@ test('the delay queues of a quorum queue are quorum queues for a wrap too', asyn
 })
 
 // Red when the ack does not wait for the confirm.
-test('a message whose deferral is not confirmed stays in hand', async () => {
+test('a message whose deferral is not confirmed is held', async () => {
   const kit = setUp()
   kit.connection.answers.set('publish', () => new Error('message nacked'))
   await settled(kit, { kind: 'defer', reason: 'failed', until: kit.until(20_000) })
@@ -107,7 +107,7 @@ test('a busy event is tried again less and less often', async () => {
   expect(kit.handed.length).toBeLessThanOrEqual(3)
 })
 
-test('during a store outage all messages in hand are held', async () => {
+test('during a store outage all received messages are held', async () => {
   const kit = setUp()
   await asked(kit)
   kit.channel.deliver('a', 'b', 'c', 'd')

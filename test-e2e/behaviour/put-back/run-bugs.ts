@@ -101,7 +101,8 @@ export const RUN_BUGS: readonly Bug[] = [
     ],
     foundBy: {
       file: ALONE,
-      title: 'trap T13: an event that waits to run alone gives up, and the runs behind it go on',
+      title:
+        'trap T13: an event that waits to run alone is deferred, and the runs behind it continue',
     },
   },
   {

@@ -162,7 +162,7 @@ test('a guard without an inbox waits for a Redis that is down', async () => {
 })
 
 // Red when a completion that Redis did not take is not told again: the lease expires, and the effect happens twice.
-test('a failover in the middle of a handler is no takeover for a guard that survives it', async () => {
+test('a failover in the middle of a handler is not a takeover for a guard that survives it', async () => {
   const sent: string[] = []
   const admin = client.duplicate()
   const send = async (): Promise<string> => {

@@ -112,7 +112,7 @@ describe('an event that was done after the dump', () => {
     expect(await billing.charges('lost')).toBe(1)
   })
 
-  test('is found by the doctor when nobody called forgetHistory, and is charged again', async () => {
+  test('is found by the doctor if forgetHistory was not called, and is charged again', async () => {
     const { settled, wait, errors } = running()
     await dump()
     const lost = orderPlaced('lost')

@@ -84,7 +84,7 @@ test('trap T13: no other guard of the process runs a message beside an event tha
 })
 
 // Red when the wait to run alone has no bound: everything behind it waits until the longest run has ended.
-test('trap T13: an event that waits to run alone gives up, and the runs behind it go on', {
+test('trap T13: an event that waits to run alone is deferred, and the runs behind it continue', {
   timeout: STUCK_MS,
 }, async () => {
   const runtime = { ...systemRuntime, alone: createAloneLock() }

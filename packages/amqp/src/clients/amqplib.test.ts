@@ -26,7 +26,7 @@ test('consecutive acks of one turn are sent as one, if no lower tag is missing',
 })
 
 // Red when `multiple` reaches over a message in hand: it is acked before its handler ended.
-test('trap T18: an ack never covers a lower message that is still in hand', async () => {
+test('trap T18: an ack never covers a lower message that is not settled', async () => {
   const { connection, channel, received } = channelOf()
   const messages = [1, 2, 3, 4, 5].map(received)
   for (const each of [messages[4], messages[3], messages[1], messages[0]])

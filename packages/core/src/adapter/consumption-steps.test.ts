@@ -98,7 +98,7 @@ describe('a drain', () => {
     expect(getEventListeners(user.signal, 'abort')).toEqual([])
   })
 
-  test('aborts handlers after its time, and ends without those that go on', async () => {
+  test('aborts handlers after its time, and ends without those that continue', async () => {
     const made = scene()
     const consumption = await made.start()
     const drained = consumption[Symbol.asyncDispose]()
@@ -249,7 +249,7 @@ describe('a wrap', () => {
     expect(wrap.consumption.health()).toMatchObject(loop.outage)
   })
 
-  test('drains what it has in hand', async () => {
+  test('drains its unsettled deliveries', async () => {
     const { made, wrap } = wrapping()
     const drained = wrap.consumption.drain()
     await turn()

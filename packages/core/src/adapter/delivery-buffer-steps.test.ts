@@ -49,7 +49,7 @@ function buffering({ lingerMs = 0, batchSize = 3, findStartable, ...given }: Giv
   return { buffer, pending, started, told }
 }
 
-test('a delivery that no guard is handed is in hand until the broker was told', async () => {
+test('a delivery that goes to no guard is unsettled until the call to the broker', async () => {
   const broker = Promise.withResolvers<string>()
   const { buffer, started, told } = buffering({ settle: () => broker.promise })
   buffer.settle(each(1), EXPIRED)

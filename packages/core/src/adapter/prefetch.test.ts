@@ -113,7 +113,7 @@ test('messages of exactly the length of a border change nothing', () => {
   expect(quick.prefetches(none, 5_000)).toEqual([4, 2])
 })
 
-test('a reserve that is still needed rests anew', () => {
+test('a reserve that is still needed rests again', () => {
   const reserve = new PushPrefetch({ slots: 4, size: 2, most: 12 })
   const countAt = (waiting: number, nowMs: number): number =>
     reserve.prefetches({ waiting, blocked: 0 }, nowMs).length - 1

@@ -163,7 +163,7 @@ test('after a stop the items that wait do not wait for those that run, and the e
   await ended
 })
 
-test('an item that fails ends the turns with its error, and nobody listens for a stop any more', async () => {
+test('an item that fails ends the turns with its error, and the stop has no listener any more', async () => {
   const { gates, listeners, over } = takingTurns(1)
   gates.get('a')?.reject(new Error('no'))
   await expect(over).rejects.toThrow('no')

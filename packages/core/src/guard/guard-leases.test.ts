@@ -217,7 +217,7 @@ test('a lease store is told whether there is an inbox, and the identity of its h
   await Promise.all([beside.close(), alone.close()])
 })
 
-test('acceptance A2: the lease store is told of a completion only after the commit', async () => {
+test('acceptance A2: the lease store gets the completion only after the commit', async () => {
   const order: string[] = []
   const leases = memoryLeases()
   const watched: LeaseStore = {

@@ -160,7 +160,7 @@ test('close waits for a renewal in progress', async () => {
 })
 
 // Red before: close() never resolved, so neither did the shutdown of the process.
-test('close does not wait for ever for a renewal that the lease store never answers', async () => {
+test('close waits a bounded time for a renewal that the lease store never answers', async () => {
   const clock = new Clock()
   const { runtime } = clock
   const renew = () => new Promise<never>(() => undefined)
@@ -198,7 +198,7 @@ test('a second close waits for the first one, and closes nothing again', async (
 })
 
 // Red before: close() never resolved, although it bounds every other call.
-test('close does not wait for ever for a dead letter whose confirmation is never recorded', async () => {
+test('close waits a bounded time for a dead letter whose confirmation is never recorded', async () => {
   const clock = new Clock()
   const { runtime } = clock
   const inbox = changedInbox(memoryInbox(), () => ({ endPublishing: () => new Promise(() => {}) }))

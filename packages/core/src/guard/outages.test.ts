@@ -69,7 +69,7 @@ function setUp() {
   return { clock, isDown, guard, port, state, bury, health: () => consumption.health() }
 }
 
-test('health names each dependency that failed, also those without which the consumer goes on', async () => {
+test('health names each dependency that failed, also those that the consumer can work without', async () => {
   const { clock, isDown, guard, bury, health } = setUp()
   const run = (): Promise<unknown> => guard.process(toDelivery({}))
   await run()
@@ -168,7 +168,7 @@ describe('without an inbox', () => {
   }
 
   // Red before: consumers went on to receive, and deferred what came.
-  test('consumers pause while the lease store is down, and go on with its first answer', async () => {
+  test('consumers pause while the lease store is down, and continue with its first answer', async () => {
     const { clock, isDown, guard, port } = setUpLeases('wait')
     const order = toDelivery({})
     expect(await guard.process(order)).toMatchObject({ kind: 'defer', reason: 'store-down' })

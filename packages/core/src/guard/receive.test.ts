@@ -227,7 +227,7 @@ test('a message that cannot be counted before it is read holds its lane', async 
   expect(events).toMatchObject([{ member: { index: 1 } }])
 })
 
-test("a message that cannot be read holds no lane of the user's own, which nobody knows", async () => {
+test('a message that cannot be read holds no custom lane, which is unknown', async () => {
   const error = new RetryableError('the registry is down')
   const decode = (): never => {
     throw error

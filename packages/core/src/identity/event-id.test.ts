@@ -22,7 +22,7 @@ function byDefinition(consumer: string, tenant: string | undefined, key: string)
   ].join('-')
 }
 
-test('is fixed for ever: a changed id is a second effect for every event in flight', () => {
+test('never changes: a changed id is a second effect for every event in flight', () => {
   expect(eventIdOf('billing', undefined, 'order-1')).toBe('58b37a95-9162-ac14-8222-e0f7a3924104')
   expect(eventIdOf('billing', 'acme', 'order-1')).toBe('2c4bab84-ee93-0a5b-e12d-700256b63285')
   expect(eventIdOf('billing', undefined, '🍏\u0000é')).toBe('5b66fcdf-a1e8-54a3-ebf9-946242565e23')

@@ -25,7 +25,7 @@ async function printOf(text: string, given: Given = {}): Promise<Fingerprint> {
 
 const versionOf = (print: Fingerprint): number => Number(BigInt.asUintN(8, print))
 
-test('is fixed for ever: a changed fingerprint is a conflict for every event in flight', async () => {
+test('never changes: a changed fingerprint is a conflict for every event in flight', async () => {
   const prints: readonly (readonly [string, bigint])[] = [
     ['{"b":2,"a":1}', 4_838_428_403_541_468_929n],
     ['', 8_368_618_950_277_679_361n],

@@ -142,7 +142,7 @@ test('messageId() is the id of the message as it is', () => {
   expect(messageId()(delivery({ messageId: undefined }))).toBeUndefined()
 })
 
-test('payloadHash() tells bodies apart by their bytes', () => {
+test('payloadHash() distinguishes bodies by their bytes', () => {
   const hashOf = (payload: unknown) => payloadHash()(delivery({}, payload))
   expect(hashOf({ a: 1 })).toMatch(/^payload:64:[0-9a-f]{64}$/)
   expect(hashOf({ a: 1 })).toBe(hashOf({ a: 1 }))

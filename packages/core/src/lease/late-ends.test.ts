@@ -30,7 +30,7 @@ function setUp() {
   return { clock, store, late, add, wait }
 }
 
-test('an end is told again until the store answers, at intervals that grow to 5 s', async () => {
+test('an end is sent again until the store answers, at intervals that grow to 5 s', async () => {
   const { add, clock, store, wait } = setUp()
   add('a')
   expect(await wait(249)).toEqual([])
@@ -72,7 +72,7 @@ test('what is left of an event is told before its next claim, which fails if tha
   expect(await wait(250)).toEqual(['b'])
 })
 
-test('closing tells what is left once more, and then there is no timer', async () => {
+test('closing sends what is left once more, and then there is no timer', async () => {
   const { add, clock, late, wait } = setUp()
   add('a')
   await late.close()

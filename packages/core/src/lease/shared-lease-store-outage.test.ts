@@ -86,7 +86,7 @@ describe('a store that is away for longer than a lease, without an inbox', () =>
     return { calls, comeBack, guard, process }
   }
 
-  test('an effect whose result could not be stored is no takeover: the result is stored later', async () => {
+  test('an effect whose result could not be stored is not a takeover: the result is stored later', async () => {
     const scene = setUp(() => {
       scene.calls.isAway = true
       return 'sent'
@@ -100,7 +100,7 @@ describe('a store that is away for longer than a lease, without an inbox', () =>
     await scene.guard.close()
   })
 
-  test('an attempt whose failure could not be stored is no takeover: the event is tried again', async () => {
+  test('an attempt whose failure could not be stored is not a takeover: the event is tried again', async () => {
     const scene = setUp(() => {
       scene.calls.isAway = scene.calls.runs === 1
       if (scene.calls.isAway) throw new Error('no answer')
@@ -124,7 +124,7 @@ describe('a store that is away for longer than a lease, without an inbox', () =>
     await scene.guard.close()
   })
 
-  test('a claim whose answer was lost is no takeover: it is released later', async () => {
+  test('a claim whose answer was lost is not a takeover: it is released later', async () => {
     const scene = setUp(() => 'sent', { carriesOut: true })
     scene.calls.isAway = true
     expect(await scene.process()).toMatchObject({ kind: 'defer', reason: 'store-down' })

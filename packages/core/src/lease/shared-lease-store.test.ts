@@ -131,7 +131,7 @@ function failing(sharing: Partial<Sharing> = {}) {
 
 const down = new StoreUnavailableError('down')
 
-test('an end without an answer is told until the store has answered, and then no more', async () => {
+test('an end without an answer is sent until the store has answered, and then no more', async () => {
   const { clock, later, memory, shared, state } = failing()
   const [a] = (await claimed(memory, 'a')) as [Held]
   state.error = down
@@ -143,7 +143,7 @@ test('an end without an answer is told until the store has answered, and then no
   expect(clock.timers).toBe(0)
 })
 
-test('an end that fails otherwise than by an outage is not told again', async () => {
+test('an end that fails otherwise than by an outage is not sent again', async () => {
   const { later, memory, shared, state } = failing()
   const [a] = (await claimed(memory, 'a')) as [Held]
   state.error = new Error('a defect')
@@ -151,7 +151,7 @@ test('an end that fails otherwise than by an outage is not told again', async ()
   expect(await later()).toEqual(['a'])
 })
 
-test('closing tells an end without an answer once more', async () => {
+test('closing sends an end without an answer once more', async () => {
   const { later, memory, shared, state } = failing()
   const [a] = (await claimed(memory, 'a')) as [Held]
   state.error = down

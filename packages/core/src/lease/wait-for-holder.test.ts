@@ -202,7 +202,7 @@ describe('a wait for the holder', () => {
     expect(askedAtMs).toEqual([100, 400, 1_000])
   })
 
-  test('does not begin for an event that nobody holds', async () => {
+  test('does not begin for an event that is free', async () => {
     const waits: Claimed = {
       kind: 'outcome',
       outcome: { kind: 'not-due', delayMs: 1_000, cause: 'not-due' },
