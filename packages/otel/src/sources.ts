@@ -22,16 +22,14 @@ export function destinationName({ broker, queue }: DeliverySource): string {
 }
 
 /** Bounds the destinations: those that come after the first ones share `_OTHER`. The same source, the same object. */
-export function boundedSources(
-  most: number = MOST_DESTINATIONS,
-): (source: DeliverySource) => Attributes {
+export function boundedSources(): (source: DeliverySource) => Attributes {
   const known = new Map<string, Attributes>()
   const other = { [CONVENTIONS.system]: OTHER, [CONVENTIONS.destination]: OTHER }
   return (source) => {
     const id = `${source.broker}\n${source.queue}`
     const found = known.get(id)
     if (found !== undefined) return found
-    if (known.size >= most) return other
+    if (known.size >= MOST_DESTINATIONS) return other
     const attributes = sourceAttributes(source)
     known.set(id, attributes)
     return attributes

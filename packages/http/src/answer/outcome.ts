@@ -14,7 +14,7 @@ export interface Refused {
   readonly outcome: Outcome
 }
 
-export const REPLAYED = 'idempotency-replayed'
+const REPLAYED = 'idempotency-replayed'
 
 const TYPE = 'urn:onceward:'
 
@@ -40,7 +40,7 @@ export type ProblemName =
   | 'timed-out'
 
 /** The problems that the guard itself answers with. Clients recognize them by `type`. */
-export const PROBLEMS: Readonly<Record<ProblemName, readonly [status: number, title: string]>> = {
+const PROBLEMS: Readonly<Record<ProblemName, readonly [status: number, title: string]>> = {
   'key-missing': [400, 'The Idempotency-Key header is missing'],
   'key-repeated': [400, 'The Idempotency-Key header was sent more than once'],
   'key-malformed': [400, 'The Idempotency-Key header is malformed'],

@@ -125,7 +125,7 @@ export async function readUnused(request: Request, mostBytes: number): Promise<U
 }
 
 /** Reads a stream of bytes to its end. */
-export async function readStream(
+async function readStream(
   stream: ReadableStream<Uint8Array> | null,
   mostBytes: number,
 ): Promise<Uint8Array> {

@@ -10,7 +10,7 @@ export interface Value {
 export const CONTENT_TYPE = 'text/plain; version=0.0.4; charset=utf-8'
 
 /** The name of a metric in Prometheus: as OpenTelemetry's exporter for JavaScript writes it, which adds no unit. */
-export function prometheusName({ kind, name }: Metric): string {
+function prometheusName({ kind, name }: Metric): string {
   const isCounter = kind === 'counter' || kind === 'observable-counter'
   return isCounter ? `${underscored(name)}_total` : underscored(name)
 }

@@ -142,7 +142,7 @@ export function isDeadLetter(row: DeadLetterRow): boolean {
   return row.kind === 'event' ? row.state === 'x' && row.reason !== null : !row.replay
 }
 
-export function toRef(row: DeadLetterRow): DeadLetterRef {
+function toRef(row: DeadLetterRow): DeadLetterRef {
   return row.kind === 'event'
     ? { kind: 'event', id: row.id as EventId }
     : { kind: 'refused', id: row.id }
