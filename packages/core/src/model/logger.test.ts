@@ -63,13 +63,6 @@ describe('a bound logger', () => {
   test.each<[string, unknown]>([
     ['has no child', undefined],
     ['has something else called child', 'child'],
-    ['makes no logger of it', () => ({ info: 5 })],
-    [
-      'throws when it is asked for one',
-      () => {
-        throw new Error('no child')
-      },
-    ],
   ])('adds its fields to each line of a logger that %s', (_, child) => {
     const lines: unknown[] = []
     const write = (...line: unknown[]): void => void lines.push(line)
@@ -96,16 +89,6 @@ describe('a bound logger', () => {
       [{ orderId: 5 }, 'slow'],
       [{}, 'done'],
     ])
-  })
-
-  test.each([
-    ['is no object', () => undefined],
-    ['is null', () => null],
-    ['has not all levels', () => ({ info: () => undefined })],
-  ])('does without a child that %s', (_, child) => {
-    const info = vi.fn()
-    boundLogger({ info, child } as unknown as Logger, BOUND).info({ a: 1 }, 'done')
-    expect(info.mock.calls).toEqual([[{ ...BOUND, a: 1 }, 'done']])
   })
 
   test('keeps the message of a line whose fields are no object', () => {

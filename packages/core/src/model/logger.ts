@@ -79,31 +79,16 @@ export function boundLogger(logger: Logger, bound: object): Logger {
 }
 
 function boundWrite(logger: Logger, bound: object): Write {
-  const child = childOf(logger, bound)
-  if (child !== undefined) return (level, ...line) => child[level](...line)
+  const make: unknown = Reflect.get(logger, 'child')
+  if (typeof make === 'function') {
+    const child = Reflect.apply(make, logger, [bound]) as Logger
+    return (level, ...line) => child[level](...line)
+  }
   return (level, fields, message) =>
     // Handlers also write `logger.info('text')`, as `console` and pino allow.
     typeof fields === 'object' && fields !== null
       ? logger[level]({ ...bound, ...fields }, message)
       : logger[level]({ ...bound }, message === undefined ? String(fields) : message)
-}
-
-function childOf(logger: Logger, bound: object): Logger | undefined {
-  try {
-    const make: unknown = Reflect.get(logger, 'child')
-    if (typeof make !== 'function') return undefined
-    const child: unknown = Reflect.apply(make, logger, [bound])
-    return isLogger(child) ? child : undefined
-  } catch {
-    return undefined
-  }
-}
-
-function isLogger(value: unknown): value is Logger {
-  if (typeof value !== 'object' || value === null) return false
-  return ['debug', 'info', 'warn', 'error'].every(
-    (level) => typeof Reflect.get(value, level) === 'function',
-  )
 }
 
 /** Used if no logger is given, so that a failing handler is still reported. */
