@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import { randomUUID } from 'node:crypto'
 import { FatalError } from '@onceward/core'
 import { createHttpGuard, type HttpGuard } from '@onceward/http'

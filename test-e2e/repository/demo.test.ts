@@ -77,7 +77,9 @@ test.each(BROKER_NAMES.filter((name) => name !== DEFAULT_BROKER))(
   chargesOnce,
 )
 
-test('with --redis every order is charged once, whatever Redis loses', async () => {
+test('with --redis every order is charged once, whatever Redis loses', {
+  tags: 'nightly',
+}, async () => {
   const { code, stdout, stderr } = await start(
     '--events',
     '40',
@@ -96,7 +98,9 @@ test('with --redis every order is charged once, whatever Redis loses', async () 
   expect(code).toBe(0)
 })
 
-test('with --http every order is charged once, whatever the network and the server do', async () => {
+test('with --http every order is charged once, whatever the network and the server do', {
+  tags: 'nightly',
+}, async () => {
   const { code, stdout, stderr } = await start('--http', '--events', '60', '--kills', '2', '--json')
     .done
   expect(stderr.split('server killed by SIGKILL').length - 1, stderr).toBe(4)
@@ -179,7 +183,9 @@ test.each([
   expect(stderr).toContain(why)
 })
 
-test('with --console the page is there during the run and after it, until the demo is interrupted', async () => {
+test('with --console the page is there during the run and after it, until the demo is interrupted', {
+  tags: 'nightly',
+}, async () => {
   const { child, done } = start('--events', '5', '--kills', '0', '--console')
   let told = ''
   child.stdout.on('data', (chunk: Buffer) => {
@@ -219,6 +225,7 @@ const columns = (svg: string): readonly (string | undefined)[] =>
 
 test.skipIf(skipped('chromium'))(
   'with --screenshot the demo makes the picture of docs/cli.md, which is dark for dark readers',
+  { tags: 'nightly' },
   async () => {
     const directory = await mkdtemp(join(tmpdir(), 'onceward-demo-'))
     await using _removed = { [Symbol.asyncDispose]: () => rm(directory, { recursive: true }) }

@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import { skipped, until } from '@onceward/testing'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { BROKER_NAMES, BROKERS } from '../brokers/index.ts'

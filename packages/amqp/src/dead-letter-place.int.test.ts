@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import { FatalError } from '@onceward/core'
 import { rabbitmq, skipped, until } from '@onceward/testing'
 import { erlang, guardOf, memoryLimit } from '@onceward/testing/adapter'

@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import { until } from '@onceward/testing'
 import { guardOf } from '@onceward/testing/adapter'
 import { expect, test } from 'vitest'

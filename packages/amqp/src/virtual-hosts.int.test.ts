@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import { FatalError } from '@onceward/core'
 import { memoryInbox } from '@onceward/core/memory'
 import { rabbitmq, skipped, until } from '@onceward/testing'

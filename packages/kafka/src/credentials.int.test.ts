@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import { until } from '@onceward/testing'
 import { skipped } from '@onceward/testing/servers'
 import { describe, expect, test } from 'vitest'

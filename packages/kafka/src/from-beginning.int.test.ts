@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import type { Guard } from '@onceward/core'
 import { until } from '@onceward/testing'
 import { skipped } from '@onceward/testing/servers'

@@ -1,7 +1,6 @@
-import { FatalError } from '@onceward/core'
 import { until } from '@onceward/testing'
 import { skipped } from '@onceward/testing/servers'
-import { type Kafka, logLevel, type Producer } from 'kafkajs'
+import { type Kafka, logLevel } from 'kafkajs'
 import { describe, expect, test } from 'vitest'
 import { onEvent, type Topics } from './fixtures/topics.ts'
 import { billing, range, useKafka } from './fixtures/use-kafka.ts'
@@ -68,33 +67,6 @@ describe.skipIf(skipped('kafka'))('consumeKafka with failing, slow and hanging h
     await using _ = await consumeKafka(topics.client(), guard, { topics: [topic] })
     await topics.caughtUp(guard.consumer, topic)
     expect(ran.toSorted()).toEqual(['bad:1', 'bad:2', 'bad:3', 'good:1'])
-  })
-
-  // Red when each try to publish runs the handler: its effects outside of Postgres are repeated.
-  test('a record without an event key runs no second time because its dead letter cannot be published', async () => {
-    const { topics } = kit
-    const [topic, dead] = [await topics.create(1), await topics.create(1)]
-    await topics.send(topic, ['bad'])
-    let [runs, tries] = [0, 0]
-    const producer: Pick<Producer, 'send'> = {
-      send: async (record) => {
-        tries += 1
-        if (tries <= 2) throw new Error('this producer is not allowed to write there')
-        return topics.producer.send(record)
-      },
-    }
-    const guard = billing(
-      () => {
-        runs += 1
-        throw new FatalError('no such order')
-      },
-      { eventKey: () => undefined, onMissingKey: 'unguarded' },
-    )
-    const options = { topics: [topic], deadLetter: { producer, topic: dead } }
-    await using _ = await consumeKafka(topics.client(), guard, options)
-    await topics.caughtUp(guard.consumer, topic)
-    const [end] = await topics.admin.fetchTopicOffsets(dead)
-    expect([runs, tries, end?.high]).toEqual([1, 3, '1'])
   })
 
   test('a handler that never settles is ended by its deadline, and other records are consumed', async () => {

@@ -35,7 +35,7 @@ function losing(kind: number, onLost: () => void): DataHook {
 }
 
 describe.skipIf(skipped('kafka'))('consumeKafka during an outage of Kafka', () => {
-  const kit = useKafka()
+  const kit = useKafka({})
   const consumer = { sessionTimeout: 6_000 }
 
   // Red when a consumer that kafkajs gave up is not replaced, or its heartbeats reject unheard (K13).

@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import { FatalError } from '@onceward/core'
 import { until } from '@onceward/testing'
 import { skipped } from '@onceward/testing/servers'

@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import { FatalError } from '@onceward/core'
 import { proxy, sqs, until } from '@onceward/testing'
 import { guardOf } from '@onceward/testing/adapter'

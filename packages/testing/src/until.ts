@@ -12,7 +12,7 @@ export class DeadlineError extends Error {
 }
 
 // Long: it is only waited for when something is broken or the machine is very busy.
-const DEADLINE_MS = 60_000
+const DEADLINE_MS = 120_000
 
 type Falsy = false | undefined | null | 0 | ''
 

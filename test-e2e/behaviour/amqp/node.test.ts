@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import { skipped } from '@onceward/testing'
 import { type Erlang, erlang, memoryLimit } from '@onceward/testing/adapter'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'

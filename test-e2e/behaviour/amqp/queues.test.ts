@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import { skipped } from '@onceward/testing'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { AmqpQueue, AmqpQueueOptions } from '../../brokers/amqp/queue.ts'

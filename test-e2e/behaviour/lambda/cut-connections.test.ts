@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import { createGuard } from '@onceward/core'
 import { lambdaSqs } from '@onceward/lambda'
 import { migrate } from '@onceward/postgres'

@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import { amqpMessage, consumeAmqp } from '@onceward/amqp'
 import { rabbitmq, skipped } from '@onceward/testing'
 import {

@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import { consumeKafka, fromKafkaMessage, type KafkaRecord, kafkaMessage } from '@onceward/kafka'
 import { kafka, skipped } from '@onceward/testing'
 import { type IHeaders, Kafka, logLevel, type Message } from 'kafkajs'

@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import type { EventId } from '@onceward/core'
 import { deadLetters } from '@onceward/postgres'
 import { redisLeases } from '@onceward/redis'

@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import { type RedisConnection, redis, type Server, until } from '@onceward/testing'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'

@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import { redisLeases } from '@onceward/redis'
 import {
   proxy,

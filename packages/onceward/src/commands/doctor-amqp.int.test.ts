@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import { rabbitmq, skipped } from '@onceward/testing'
 import { type ChannelModel, connect, type Options } from 'amqplib'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'

@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import { header } from '@onceward/core'
 import { consumeKafka } from '@onceward/kafka'
 import { kafka, skipped, until } from '@onceward/testing'

@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import { CreateQueueCommand, GetQueueAttributesCommand, SQSClient } from '@aws-sdk/client-sqs'
 import { skipped, sqs } from '@onceward/testing'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'

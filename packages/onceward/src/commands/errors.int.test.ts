@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import { spawnSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { database, freePort, proxy } from '@onceward/testing'

@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import pg from 'pg'
 import { expect, test } from 'vitest'
 import { skipped } from '../run/server.ts'

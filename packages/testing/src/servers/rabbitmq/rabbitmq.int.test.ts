@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import { connect } from 'amqplib'
 import { afterEach, expect, test, vi } from 'vitest'
 import { until } from '../../until.ts'

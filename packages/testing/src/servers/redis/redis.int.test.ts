@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import { Redis } from 'ioredis'
 import { expect, test } from 'vitest'
 import { skipped } from '../run/server.ts'

@@ -16,7 +16,7 @@ export interface ContainerSpec<Connection> {
   probe(connection: Connection): Promise<unknown>
 }
 
-const START_DEADLINE_MS = 60_000
+const START_DEADLINE_MS = 150_000
 
 /** Runs one container through Testcontainers and hands it out as a {@link Server}. */
 export async function dockerServer<C>(spec: ContainerSpec<C>): Promise<Server<C>> {

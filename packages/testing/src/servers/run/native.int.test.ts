@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import { existsSync } from 'node:fs'
 import { rm } from 'node:fs/promises'
 import { dirname } from 'node:path'

@@ -82,7 +82,7 @@ async function started<C>(spec: NativeSpec<C>): Promise<OwnedProcess> {
   try {
     await until(async () => over || (await spec.probe().then(() => true)), {
       what: `${spec.name} to answer`,
-      deadlineMs: spec.startDeadlineMs ?? 60_000,
+      deadlineMs: spec.startDeadlineMs ?? 150_000,
       everyMs: 25,
     })
   } catch (error) {

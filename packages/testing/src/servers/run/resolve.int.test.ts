@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import pg from 'pg'
 import { afterEach, expect, test, vi } from 'vitest'
 import { postgres } from '../postgres/postgres.ts'

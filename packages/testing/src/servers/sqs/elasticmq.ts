@@ -31,7 +31,7 @@ export async function elasticmq(): Promise<Server<SqsConnection>> {
     directory,
     log,
     stopSignal: 'SIGTERM',
-    startDeadlineMs: 60_000,
+    startDeadlineMs: 180_000,
     launch: () =>
       launch({
         command: program.java,

@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import {
   ChangeMessageVisibilityCommand,
   CreateQueueCommand,
