@@ -37,8 +37,8 @@ describe.skipIf(skipped('rabbitmq'))('RabbitMQ during a memory alarm', () => {
       },
       { concurrency: 1 },
     )
-    const letters = ['fatal-1', 'fatal-2', 'fatal-3']
-    await kit.broker.send(queue, [...letters, ...keysOf(40)])
+    const deadLetters = ['fatal-1', 'fatal-2', 'fatal-3']
+    await kit.broker.send(queue, [...deadLetters, ...keysOf(40)])
     await using consumption = await consumeAmqp(kit.open, guard, {
       queue,
       deadLetter: { queue: dead },
@@ -48,12 +48,12 @@ describe.skipIf(skipped('rabbitmq'))('RabbitMQ during a memory alarm', () => {
     try {
       gate.resolve()
       await until(() => done.length === 40, { deadlineMs: 20_000 })
-      await until(async () => (await left(queue)) <= letters.length, { deadlineMs: 20_000 })
+      await until(async () => (await left(queue)) <= deadLetters.length, { deadlineMs: 20_000 })
     } finally {
       await evaluate(memoryLimit('512MB'))
     }
     await until(async () => (await left(queue)) === 0, { deadlineMs: 60_000 })
-    expect(await left(dead)).toBe(letters.length)
+    expect(await left(dead)).toBe(deadLetters.length)
     expect(consumption.health().state).toBe('running')
   }, 120_000)
 

@@ -51,14 +51,14 @@ describe.each(TYPES)('a consumer of a %s queue', (type) => {
     await using consumption = await consumeAmqp(kit.open, guard, options)
     await until(async () => (await kit.broker.ready(dead)) === 2 && isEmpty(queue, consumption))
     expect(attempts).toEqual({ again: 2, fatal: 1, always: 2 })
-    const letters = [await kit.broker.get(dead), await kit.broker.get(dead)].map((message) => [
+    const deadLetters = [await kit.broker.get(dead), await kit.broker.get(dead)].map((message) => [
       JSON.parse(String(message?.content)).key,
       message?.properties.headers?.['x-onceward-reason'],
       message?.properties.headers?.['x-onceward-error'],
       message?.properties.headers?.['Idempotency-Key'],
       message?.properties.deliveryMode,
     ])
-    expect(letters.toSorted()).toEqual([
+    expect(deadLetters.toSorted()).toEqual([
       ['always', 'attempts-spent', expect.stringContaining('declined'), 'always', 2],
       ['fatal', 'fatal', expect.stringContaining('no such order'), 'fatal', 2],
     ])

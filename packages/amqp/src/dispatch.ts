@@ -13,7 +13,13 @@ import {
 import type { DeliveryChannel } from './clients/amqplib.ts'
 import type { Received } from './delivery.ts'
 import type { Settings } from './options.ts'
-import { giveBack, requeue, type SettleAnswer, type SettleContext, settle } from './settle.ts'
+import {
+  requeue,
+  returnUnstarted,
+  type SettleAnswer,
+  type SettleContext,
+  settle,
+} from './settle.ts'
 
 /** The ages of unstarted messages are looked at this often. */
 const LOOK_MS = 15_000
@@ -126,7 +132,7 @@ export class Dispatcher {
 
   /** Returns all messages that were not handed to the guard. */
   clear(): void {
-    this.#giveBack([...this.#pending.takeBack(), ...this.#held.takeBack()])
+    this.#returnUnstarted([...this.#pending.takeBack(), ...this.#held.takeBack()])
     this.#look()
   }
 
@@ -160,7 +166,7 @@ export class Dispatcher {
     const { onSettled, signals } = this.#options
     if (untilMs !== undefined && received.channel.isOpen) {
       const isOutage = settlement.kind === 'defer' && settlement.reason === 'store-down'
-      if (signals.stop.aborted) this.#giveBack([received])
+      if (signals.stop.aborted) this.#returnUnstarted([received])
       else this.#held.hold(received, untilMs, { isOutage })
     }
     onSettled(received.channel)
@@ -175,7 +181,7 @@ export class Dispatcher {
     this.take({ ...received, delivery: again, rounds: rounds + 1 })
   }
 
-  #giveBack(received: readonly Received[]): void {
-    this.#buffer.track(Promise.all(received.map((each) => giveBack(this.#context, each))))
+  #returnUnstarted(received: readonly Received[]): void {
+    this.#buffer.track(Promise.all(received.map((each) => returnUnstarted(this.#context, each))))
   }
 }

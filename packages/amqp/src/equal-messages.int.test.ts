@@ -36,11 +36,11 @@ test('refused messages without an id that differ in routing key or properties al
   await broker.channel.waitForConfirms()
   await until(() => refused >= sent.length && consumption.health().inFlight === 0)
 
-  const letters: GetMessage[] = []
+  const deadLetters: GetMessage[] = []
   for (let count = await broker.ready(dead); count > 0; count -= 1) {
-    letters.push((await broker.get(dead)) as GetMessage)
+    deadLetters.push((await broker.get(dead)) as GetMessage)
   }
-  const told = letters.map(({ properties: { headers = {}, type, correlationId } }) =>
+  const told = deadLetters.map(({ properties: { headers = {}, type, correlationId } }) =>
     [headers['x-onceward-routing-key'], type, correlationId, headers['lines']]
       .map(String)
       .join(' '),

@@ -31,29 +31,29 @@ async function dlx(boundBy: (queue: string) => string): Promise<readonly GetMess
     broker.channel.publish(shop, `orders.${key}`, Buffer.from('{}'), { headers, messageId: key })
   }
   await broker.channel.waitForConfirms()
-  const letters: GetMessage[] = []
+  const deadLetters: GetMessage[] = []
   await until(async () => {
     const letter = await broker.get(dead)
-    if (letter !== undefined) letters.push(letter)
-    return letters.some(({ properties }) => properties.messageId === 'later')
+    if (letter !== undefined) deadLetters.push(letter)
+    return deadLetters.some(({ properties }) => properties.messageId === 'later')
   })
   await until(() => consumption.health().inFlight === 0)
   expect(await broker.ready(queue)).toBe(0)
-  return letters
+  return deadLetters
 }
 
 // Red when a deferred message is rejected: its key is the name of its queue then, and the broker drops it.
 test("'dlx' routes a message that was deferred by its own routing key", async () => {
-  const letters = await dlx(() => 'orders.*')
-  expect(letters.map(({ fields }) => fields.routingKey)).toEqual(['orders.now', 'orders.later'])
-  const [now, later] = letters.map(({ properties }) => properties)
+  const deadLetters = await dlx(() => 'orders.*')
+  expect(deadLetters.map(({ fields }) => fields.routingKey)).toEqual(['orders.now', 'orders.later'])
+  const [now, later] = deadLetters.map(({ properties }) => properties)
   expect(now?.headers?.['x-death']?.[0]?.reason).toBe('rejected')
   expect(later?.headers).toMatchObject({ 'Idempotency-Key': 'later', mine: 'kept' })
   expect(later?.headers).not.toHaveProperty('x-onceward-deferrals')
 })
 
 test("'dlx' rejects a message that was deferred if only the name of its queue is bound", async () => {
-  const letters = await dlx((queue) => queue)
-  expect(letters.map(({ properties }) => properties.messageId)).toEqual(['later'])
-  expect(letters[0]?.properties.headers?.['x-death']?.[0]?.reason).toBe('rejected')
+  const deadLetters = await dlx((queue) => queue)
+  expect(deadLetters.map(({ properties }) => properties.messageId)).toEqual(['later'])
+  expect(deadLetters[0]?.properties.headers?.['x-death']?.[0]?.reason).toBe('rejected')
 })

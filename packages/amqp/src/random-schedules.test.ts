@@ -11,7 +11,7 @@ const QUEUE = 'orders'
 const wait = (clock: Clock, ms: number): Promise<void> =>
   new Promise((resolve) => void clock.runtime.setTimer(resolve, ms))
 
-async function play(seed: number): Promise<void> {
+async function runSchedule(seed: number): Promise<void> {
   const random = randomOf(seed)
   const clock = new Clock()
   const broker = new FaultyBroker(clock, random, MESSAGES)
@@ -79,5 +79,5 @@ async function play(seed: number): Promise<void> {
 // it twice.
 test.each(Array.from({ length: Number(process.env['SEEDS'] ?? 10) }, (_, n) => n + 1))(
   'after faults at random every message has one effect and is acked once: %i',
-  play,
+  runSchedule,
 )

@@ -6,7 +6,7 @@ import { DeliveryChannel } from './clients/amqplib.ts'
 import { fromAmqpMessage, type Received } from './delivery.ts'
 import { delayQueuesOf } from './fixtures/delay-queues.ts'
 import { message, RecordingChannel, RecordingConnection } from './fixtures/recording-channel.ts'
-import { giveBack, type SettleContext, settle } from './settle.ts'
+import { returnUnstarted, type SettleContext, settle } from './settle.ts'
 
 const queue = 'orders'
 const NOW_MS = 1_000_000
@@ -66,7 +66,7 @@ const KEPT_UNTIL_MS = NOW_MS + 17_500
 test('a settlement that reaches the channel is not reported', async () => {
   const kit = setUp()
   expect(await settle(kit.context, kit.receive(), ack)).toBeUndefined()
-  expect(await giveBack(kit.context, kit.receive())).toBeUndefined()
+  expect(await returnUnstarted(kit.context, kit.receive())).toBeUndefined()
   await kit.clock.advance(0)
   expect(kit.connection.named('ack', 'nack').map(({ name }) => name)).toEqual(['ack', 'nack'])
   expect(kit.context.counts.settleFailures).toBe(0)

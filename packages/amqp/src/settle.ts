@@ -70,7 +70,7 @@ const VERBS: Verbs<SettleContext, Received, SettleAnswer> = {
   abandon: (context, received, { reason }) =>
     // The lease was lost, the deadline passed, or the commit is unknown: the next claim of this consumer finds out.
     reason === 'closing'
-      ? giveBack(context, received)
+      ? returnUnstarted(context, received)
       : wait(context, received, longerMs(context, received, SOON_MS)),
 }
 
@@ -84,7 +84,10 @@ export const settle: Settle<SettleContext, Received, SettleAnswer> = settleBy(
 )
 
 /** Returns a message that was not started to the queue at once. */
-export async function giveBack(context: SettleContext, received: Received): Promise<SettleAnswer> {
+export async function returnUnstarted(
+  context: SettleContext,
+  received: Received,
+): Promise<SettleAnswer> {
   // Left unsettled, the message returns when its channel closes. Given back now, it would come again and again.
   if (!(await context.stopDeliveries())) return undefined
   told(context, received, received.channel.nack(received.message, true))
@@ -133,7 +136,7 @@ function outage(
   received: Received,
   waitMs: number,
 ): MaybeAsync<SettleAnswer> {
-  if (!context.mayHold('outage')) return giveBack(context, received)
+  if (!context.mayHold('outage')) return returnUnstarted(context, received)
   const spreadMs = waitMs + context.runtime.random() * SOON_MS
   if (isTooOld(context, received, spreadMs)) return postpone(context, received, spreadMs)
   return hold(context, spreadMs)

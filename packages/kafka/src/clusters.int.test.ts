@@ -35,7 +35,7 @@ describe.skipIf(skipped('kafka'))('one guard for topics of one name in two clust
       })
     await using _first = await consume(first)
     await using _second = await consume(second)
-    const letters = (): Promise<readonly number[]> =>
+    const deadLetters = (): Promise<readonly number[]> =>
       Promise.all(
         kits.map(async ({ topics }) => {
           const [end] = await topics.admin.fetchTopicOffsets(dead)
@@ -44,11 +44,11 @@ describe.skipIf(skipped('kafka'))('one guard for topics of one name in two clust
       )
     await first.topics.send(topic, ['one'])
     await first.topics.caughtUp(guard.consumer, topic)
-    expect(await letters()).toEqual([1, 0])
+    expect(await deadLetters()).toEqual([1, 0])
     // The confirmation is recorded a moment later.
     await until(() => inbox.deadLetters().some(({ ref }) => inbox.replay(ref)))
-    await until(async () => runs === 2 && (await letters()).join() !== '1,0')
-    expect(await letters()).toEqual([2, 0])
+    await until(async () => runs === 2 && (await deadLetters()).join() !== '1,0')
+    expect(await deadLetters()).toEqual([2, 0])
   })
 
   // Red when only topic, offset, headers and value identify a refused record: the first letter counts as that of both.

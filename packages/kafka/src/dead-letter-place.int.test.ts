@@ -48,8 +48,8 @@ test.skipIf(skipped('kafka'))(
 
     await cluster.nodes[2]?.restart()
     await topics.caughtUp(guard.consumer, topic)
-    const letters = await topics.read(dead, 6)
-    const ids = letters.map(({ headers }) => String(headers?.['x-onceward-event-id']))
+    const deadLetters = await topics.read(dead, 6)
+    const ids = deadLetters.map(({ headers }) => String(headers?.['x-onceward-event-id']))
     expect(new Set(ids).size).toBe(6)
     expect(effects.toSorted()).toEqual([...range(30, 'other'), ...range(30, 'same')].toSorted())
     expect(failures).toHaveLength(6)

@@ -1,6 +1,12 @@
 import { afterEach, describe, expect, test, vi } from 'vitest'
+import {
+  consumed,
+  GroupSimulation,
+  HEALED_MS,
+  type Process,
+  wrapped,
+} from './fixtures/group-simulation.ts'
 import { type Fault, REQUESTS, type Request } from './fixtures/live-cluster.ts'
-import { consumed, HEALED_MS, Play, type Process, wrapped } from './fixtures/play.ts'
 
 const ROUNDS = 20
 const FAULTS: readonly Fault[] = [
@@ -15,24 +21,25 @@ afterEach(() => {
 })
 
 /** Faults of some requests or of all, and what else happens to a topic and its consumers. */
-async function faults(play: Play, isRecreated: boolean): Promise<void> {
-  const { live } = play
-  const share = play.pick([0, 0.02, 0.1, 0.3, 0.6])
+async function faults(simulation: GroupSimulation, isRecreated: boolean): Promise<void> {
+  const { live } = simulation
+  const share = simulation.pick([0, 0.02, 0.1, 0.3, 0.6])
   const hit: ReadonlySet<Request> = new Set(
-    play.chance(0.5) ? REQUESTS : REQUESTS.filter(() => play.chance(0.4)),
+    simulation.chance(0.5) ? REQUESTS : REQUESTS.filter(() => simulation.chance(0.4)),
   )
-  live.fault = (request) => (hit.has(request) && play.chance(share) ? play.pick(FAULTS) : undefined)
+  live.fault = (request) =>
+    hit.has(request) && simulation.chance(share) ? simulation.pick(FAULTS) : undefined
   for (let round = 0; round < ROUNDS; round += 1) {
-    if (play.chance(0.5)) live.append(play.pick([...live.logs.keys()]))
-    if (play.chance(0.2)) live.group.forgetAll()
-    if (isRecreated && play.chance(0.2)) live.recreate()
-    if (play.chance(0.03)) live.addPartition()
-    if (play.chance(0.05)) play.start()
-    if (play.chance(0.05)) play.kill()
-    if (play.chance(0.1)) live.moveLeader(play.pick([...live.logs.keys()]))
-    live.isStalled = play.chance(0.05)
-    live.down = play.chance(0.1) ? play.pick(['1', '2']) : undefined
-    await play.pass(play.chance(0.1) ? 20_000 : 1_000)
+    if (simulation.chance(0.5)) live.append(simulation.pick([...live.logs.keys()]))
+    if (simulation.chance(0.2)) live.group.forgetAll()
+    if (isRecreated && simulation.chance(0.2)) live.recreate()
+    if (simulation.chance(0.03)) live.addPartition()
+    if (simulation.chance(0.05)) simulation.start()
+    if (simulation.chance(0.05)) simulation.kill()
+    if (simulation.chance(0.1)) live.moveLeader(simulation.pick([...live.logs.keys()]))
+    live.isStalled = simulation.chance(0.05)
+    live.down = simulation.chance(0.1) ? simulation.pick(['1', '2']) : undefined
+    await simulation.pass(simulation.chance(0.1) ? 20_000 : 1_000)
   }
   Object.assign(live, { fault: () => undefined, isStalled: false, down: undefined })
 }
@@ -42,21 +49,22 @@ const SEEDS: readonly number[] = Array.from(
   (_, index) => Number(process.env['FROM'] ?? 1) + index,
 )
 
-async function played(
+async function simulated(
   seed: number,
   start: (made: Process) => Promise<void>,
   isRecreated = false,
-): Promise<Play> {
-  const play = new Play(seed, start)
-  play.start()
-  if (play.chance(0.7)) play.start()
-  await play.pass(5_000)
-  expect(play.live.group.state).toBe('stable')
-  await faults(play, isRecreated)
+): Promise<GroupSimulation> {
+  const simulation = new GroupSimulation(seed, start)
+  simulation.start()
+  if (simulation.chance(0.7)) simulation.start()
+  await simulation.pass(5_000)
+  expect(simulation.live.group.state).toBe('stable')
+  await faults(simulation, isRecreated)
   // Half of the time nothing comes that would show a consumer that it hangs.
-  if (play.chance(0.5)) for (const partition of play.live.logs.keys()) play.live.append(partition)
-  await play.pass(HEALED_MS)
-  return play
+  if (simulation.chance(0.5))
+    for (const partition of simulation.live.logs.keys()) simulation.live.append(partition)
+  await simulation.pass(HEALED_MS)
+  return simulation
 }
 
 describe('after faults at random', { timeout: 60_000 }, () => {
@@ -64,16 +72,17 @@ describe('after faults at random', { timeout: 60_000 }, () => {
   test.each(SEEDS)(
     'all consumers are in their group, and all records are done and committed: %i',
     async (seed) => {
-      const play = await played(seed, consumed, seed % 2 === 0)
-      expect(play.state).toEqual(play.well)
-      expect(await play.end()).toEqual({ members: [], timers: new Set([0]) })
+      const simulation = await simulated(seed, consumed, seed % 2 === 0)
+      expect(simulation.state).toEqual(simulation.well)
+      expect(await simulation.end()).toEqual({ members: [], timers: new Set([0]) })
     },
   )
 
   // Red when one that hangs is running: nobody but its health can tell that nothing is consumed.
   test.each(SEEDS)('health says which wrapped consumers are in their group: %i', async (seed) => {
-    const play = await played(seed, wrapped)
-    expect(play.running).toEqual(play.members)
-    if (play.running.every((isRunning) => isRunning)) expect(play.state).toEqual(play.well)
+    const simulation = await simulated(seed, wrapped)
+    expect(simulation.running).toEqual(simulation.members)
+    if (simulation.running.every((isRunning) => isRunning))
+      expect(simulation.state).toEqual(simulation.well)
   })
 })

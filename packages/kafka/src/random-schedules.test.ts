@@ -130,7 +130,7 @@ interface Committed {
   readonly partitions: readonly { readonly partition: number; readonly offset: string }[]
 }
 
-async function play(seed: number): Promise<readonly number[]> {
+async function runSchedule(seed: number): Promise<readonly number[]> {
   const random = randomOf(seed)
   const kit = setUp({ concurrency: 1 + Math.floor(random() * 4) })
   const done = PARTITIONS.map(() => new Set<number>())
@@ -187,6 +187,6 @@ const LOST: Settlement = { kind: 'abandon', reason: 'lease-lost' }
 test.each(Array.from({ length: Number(process.env['SEEDS'] ?? 20) }, (_, n) => n + 1))(
   'after faults at random every partition is read and committed to its end, and never past a record that is not done: %i',
   async (seed) => {
-    expect(await play(seed)).toEqual(PARTITIONS.map(() => RECORDS))
+    expect(await runSchedule(seed)).toEqual(PARTITIONS.map(() => RECORDS))
   },
 )

@@ -49,6 +49,22 @@ test('unlogged tables are refused by name, apart from those of leases', async ()
   expect(await opened('alter table %.leases set unlogged')).toHaveProperty('concurrency')
 })
 
+// The usual way to partition by age. `on conflict` sees no conflict between two partitions.
+const PARTITIONED = `
+alter table %.processed_events rename to former;
+create table %.processed_events (like %.former including defaults, primary key (event_id, processed_at))
+  partition by range (processed_at);
+create table %.only_part partition of %.processed_events default`
+
+// Red before: the guard opened, and an event that came again in another partition ran again.
+test('partitioned events are refused by name', async () => {
+  const opening = opened(PARTITIONED)
+  await expect(opening).rejects.toThrow(ConfigurationError)
+  await expect(opening).rejects.toThrow(
+    /^"unfit ""\d'"\.processed_events is not an ordinary table: .* Put an ordinary table/,
+  )
+})
+
 const PUBLISHED = `
 alter table %.failed_events replica identity nothing;
 create publication "all ""of it" for table %.processed_events, %.failed_events`

@@ -13,7 +13,7 @@ import {
 import { ENTRIES } from './client.ts'
 import type { Received } from './delivery.ts'
 import type { Settings } from './options.ts'
-import { giveBack, type SettleAnswer, type SettleContext, settle } from './settle.ts'
+import { returnUnstarted, type SettleAnswer, type SettleContext, settle } from './settle.ts'
 
 /** A message that is visible again within this time is left to its next receive. */
 const MARGIN_MS = 2_000
@@ -151,8 +151,8 @@ export class Dispatcher {
   /** Returns messages to the queue. */
   refuse(received: readonly Received[]): void {
     const { context } = this.#options
-    const givenBack = Promise.all(received.map((each) => giveBack(context, each)))
-    this.#buffer.track(givenBack, received.length)
+    const returned = Promise.all(received.map((each) => returnUnstarted(context, each)))
+    this.#buffer.track(returned, received.length)
   }
 
   /** Counts a receive as unsettled until it ends: what it brings goes back. */

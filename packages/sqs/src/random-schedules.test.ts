@@ -154,7 +154,7 @@ class Queue {
 
 const handleOf = ({ key, receives }: Queued): string => `${key}#${receives}`
 
-async function play(seed: number): Promise<void> {
+async function runSchedule(seed: number): Promise<void> {
   const random = randomOf(seed)
   const clock = new Clock()
   const isFifo = random() < 0.5
@@ -216,5 +216,5 @@ async function play(seed: number): Promise<void> {
 // Red when an answer that is lost, late, odd or partly refused leaves a message in hand for ever, or runs it twice.
 test.each(Array.from({ length: Number(process.env['SEEDS'] ?? 10) }, (_, n) => n + 1))(
   'after faults at random every message has one effect and is deleted, in the order of its group: %i',
-  play,
+  runSchedule,
 )

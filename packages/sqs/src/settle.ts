@@ -83,7 +83,7 @@ const VERBS: Verbs<SettleContext, Received, SettleAnswer> = {
   },
   'dead-letter': deadLetter,
   abandon: async (context, received, { reason }) => {
-    if (reason === 'closing') return giveBack(context, received)
+    if (reason === 'closing') return returnUnstarted(context, received)
     // The lease was lost or the commit is unknown. The next delivery finds out.
     const hiddenUntilMs = await context.ticker.release(received)
     const { runtime, visibilityMs } = context
@@ -103,7 +103,10 @@ export const settle: Settle<SettleContext, Received, SettleAnswer> = settleBy(
 )
 
 /** Makes a message that was not started visible at once. */
-export async function giveBack(context: SettleContext, received: Received): Promise<SettleAnswer> {
+export async function returnUnstarted(
+  context: SettleContext,
+  received: Received,
+): Promise<SettleAnswer> {
   const expiresAtMs = await context.ticker.release(received)
   const { handle, sequence } = received
   const answer = await context.returns.add({ handle, sequence, seconds: 0, expiresAtMs })

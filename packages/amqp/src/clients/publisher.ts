@@ -209,15 +209,15 @@ interface ReturnedMessage {
 }
 
 /** The confirms of stored dead letters that came late are remembered up to this number. */
-const MOST_LETTERS = 1_000
+const MOST_DEAD_LETTERS = 1_000
 
 /** What was published and is not known to have arrived, by what it is. */
 class Sent {
   readonly #messages = new WeakMap<object, Promise<void>>()
-  readonly #letters = new Map<string, Promise<void>>()
+  readonly #deadLetters = new Map<string, Promise<void>>()
 
   get(of: Outgoing['of']): Promise<void> | undefined {
-    return typeof of === 'string' ? this.#letters.get(of) : this.#messages.get(of)
+    return typeof of === 'string' ? this.#deadLetters.get(of) : this.#messages.get(of)
   }
 
   /** A failed publish is removed, so that it is published again. A late confirm is kept, so that it is not. */
@@ -227,13 +227,14 @@ class Sent {
       this.#messages.set(of, confirm)
       return
     }
-    this.#letters.set(of, confirm)
-    const [oldest] = this.#letters.keys()
-    if (this.#letters.size > MOST_LETTERS && oldest !== undefined) this.#letters.delete(oldest)
+    this.#deadLetters.set(of, confirm)
+    const [oldest] = this.#deadLetters.keys()
+    if (this.#deadLetters.size > MOST_DEAD_LETTERS && oldest !== undefined)
+      this.#deadLetters.delete(oldest)
   }
 
   delete(of: Outgoing['of']): void {
-    if (typeof of === 'string') this.#letters.delete(of)
+    if (typeof of === 'string') this.#deadLetters.delete(of)
     else this.#messages.delete(of)
   }
 }

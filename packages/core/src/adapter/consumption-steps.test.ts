@@ -11,7 +11,7 @@ import { type WrapSignals, withConsumption } from './wrap.ts'
 const DRAIN_MS = 5_000
 
 /** A loop and a guard that do what the test says. */
-function scene(user?: AbortSignal) {
+function setUp(user?: AbortSignal) {
   const clock = new Clock()
   const calls: string[] = []
   const logged: [string, object][] = []
@@ -72,7 +72,7 @@ function scene(user?: AbortSignal) {
 }
 
 /** What the loop has been told: start nothing more, and abort the handlers. */
-const told = ({ signals }: ReturnType<typeof scene>) => [
+const told = ({ signals }: ReturnType<typeof setUp>) => [
   signals().stop.aborted,
   signals().abort.aborted,
 ]
@@ -80,7 +80,7 @@ const told = ({ signals }: ReturnType<typeof scene>) => [
 describe('a drain', () => {
   test('lets running handlers end, and aborts none of them if they end in time', async () => {
     const user = new AbortController()
-    const made = scene(user.signal)
+    const made = setUp(user.signal)
     const consumption = await made.start()
     const drained = consumption.drain()
     expect(told(made)).toEqual([true, false])
@@ -99,7 +99,7 @@ describe('a drain', () => {
   })
 
   test('aborts handlers after its time, and ends without those that continue', async () => {
-    const made = scene()
+    const made = setUp()
     const consumption = await made.start()
     const drained = consumption[Symbol.asyncDispose]()
     made.clock.advance(DRAIN_MS - 1)
@@ -118,7 +118,7 @@ describe('a drain', () => {
 
   test('begins with the signal of the user, also before the start', async () => {
     const user = new AbortController()
-    const made = scene(user.signal)
+    const made = setUp(user.signal)
     const consumption = await made.start()
     user.abort()
     expect(told(made)).toEqual([true, false])
@@ -128,7 +128,7 @@ describe('a drain', () => {
     for (const signal of [user.signal, made.closing.signal]) {
       expect(getEventListeners(signal, 'abort')).toEqual([])
     }
-    const early = scene(AbortSignal.abort())
+    const early = setUp(AbortSignal.abort())
     early.closing.abort()
     early.inHand.resolve()
     await (await early.start()).stopped
@@ -139,7 +139,7 @@ describe('a drain', () => {
 
   test('ends a start that gets no answer', async () => {
     const user = new AbortController()
-    const made = scene(user.signal)
+    const made = setUp(user.signal)
     made.inHand.resolve()
     const starting = startConsumption(made.options)
     await turn()
@@ -150,7 +150,7 @@ describe('a drain', () => {
 })
 
 test('a start that fails lets go of everything, and a later close of the guard drains nothing', async () => {
-  const made = scene()
+  const made = setUp()
   made.startup.reject(new Error('no queue'))
   await expect(startConsumption(made.options)).rejects.toThrow('no queue')
   expect(made.calls).toEqual(['start', 'finish'])
@@ -160,7 +160,7 @@ test('a start that fails lets go of everything, and a later close of the guard d
 })
 
 test('an error that ends the consumer is logged, named by health, and what `stopped` rejects with', async () => {
-  const made = scene()
+  const made = setUp()
   const consumption = await made.start()
   const error = new Error('access denied')
   made.signals().onEnd({ kind: 'fatal', error })
@@ -179,7 +179,7 @@ test('an error that ends the consumer is logged, named by health, and what `stop
 
 describe('health', () => {
   test('of a consumer that receives has counts, and notices as its reason', async () => {
-    const made = scene()
+    const made = setUp()
     const consumption = await made.start()
     const counts = { inFlight: 2, settleFailures: 1 }
     expect(consumption.health()).toStrictEqual({ state: 'running', ...counts })
@@ -195,7 +195,7 @@ describe('health', () => {
   })
 
   test('of one that receives nothing names the cause, and each dependency that is down', async () => {
-    const made = scene()
+    const made = setUp()
     const consumption = await made.start()
     made.receiver.notice = 'a topic waits'
     made.receiver.outage = { state: 'recovering', reason: 'connection refused' }
@@ -213,7 +213,7 @@ describe('health', () => {
 
 describe('a wrap', () => {
   function wrapping() {
-    const made = scene()
+    const made = setUp()
     const { dispatcher, finish, settling } = made
     const loop = {
       ...{ wrapped: { run: 'mine' }, dispatcher, settling, finish },

@@ -1,4 +1,4 @@
-import { unfitTables, unloggedTables } from '@onceward/postgres/operator'
+import { changedTables, unfitTables } from '@onceward/postgres/operator'
 import type { Database, Query } from './database.ts'
 import type { Finding } from './finding.ts'
 
@@ -7,7 +7,7 @@ export async function unfitFindings(
   query: Query,
   { quoted }: Pick<Database, 'quoted'>,
 ): Promise<readonly Finding[]> {
-  const [row] = await query<{ readonly names: string }>(`select ${unloggedTables(quoted)} as names`)
+  const [row] = await query<{ readonly names: string }>(`select ${changedTables(quoted)} as names`)
   if (row === undefined) return []
   return unfitTables(row.names, quoted).map((unfit) => ({
     ...unfit,

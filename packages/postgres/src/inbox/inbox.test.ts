@@ -12,7 +12,7 @@ const SETTINGS = {
   readable_from: '2',
   secret: '0a0b',
   encoding: 'UTF8',
-  unlogged: '[]',
+  changed_tables: '[]',
 }
 
 /** An inbox over a database of which only the answers at the start are known. */

@@ -31,7 +31,7 @@ async function opened(given: Given = {}) {
   }
   const row = {
     ...{ version: String(SCHEMA_VERSION), readable_from: null, secret: '00ff' },
-    ...{ hides_rows: 'false', encoding: 'UTF8', unlogged: '[]' },
+    ...{ hides_rows: 'false', encoding: 'UTF8', changed_tables: '[]' },
     ...settings,
   }
   const { asked, context } = scriptedDriver(

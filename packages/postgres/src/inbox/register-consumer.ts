@@ -37,7 +37,7 @@ export async function open(
   const [row = {}] = answer.rows
   refuseHiddenRows(schema, row['hides_rows'])
   refuseEncoding(String(row['encoding']))
-  refuseUnfitTables(String(row['unlogged']), schema)
+  refuseUnfitTables(String(row['changed_tables']), schema)
   const registered = await register(driver, statements, registration)
   warnOfDisagreement(registered, registration)
   const secret = new Uint8Array(Buffer.from(String(row['secret']), 'hex'))

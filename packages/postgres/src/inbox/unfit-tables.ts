@@ -8,23 +8,37 @@ export interface UnfitTable {
   readonly remedy: string
 }
 
-/**
- * Most changes of the tables make a statement fail, with PostgreSQL's own words. This one would lose events in silence.
- *
- * @param unlogged - JSON of the names of unlogged tables, as `unloggedTables` selects them.
- * @param schema - Quoted.
- */
-export function unfitTables(unlogged: string, schema: string): readonly UnfitTable[] {
-  const names = JSON.parse(unlogged) as readonly string[]
-  return names.map((name) => ({
-    finding: `${schema}.${name} is unlogged: a crash of PostgreSQL empties it, and then processed events run again.`,
-    remedy: `Run \`alter table ${schema}.${name} set logged\`.`,
-  }))
+interface ChangedTable {
+  readonly name: string
+  readonly isOrdinary: boolean
 }
 
-/** @throws {@link ConfigurationError} that names every unlogged table. */
-export function refuseUnfitTables(unlogged: string, schema: string): void {
-  const unfit = unfitTables(unlogged, schema)
+/**
+ * Most changes of the tables make a statement fail, with PostgreSQL's own words. These would run events twice in
+ * silence: a crash empties an unlogged table, and the primary key of a partitioned one may hold more than the event's
+ * id, so that one event has a row in two partitions.
+ *
+ * @param changed - What `changedTables` selects.
+ * @param schema - Quoted.
+ */
+export function unfitTables(changed: string, schema: string): readonly UnfitTable[] {
+  const tables = JSON.parse(changed) as readonly ChangedTable[]
+  return tables.map(({ isOrdinary, name }) =>
+    isOrdinary
+      ? {
+          finding: `${schema}.${name} is unlogged: a crash of PostgreSQL empties it, and then processed events run again.`,
+          remedy: `Run \`alter table ${schema}.${name} set logged\`.`,
+        }
+      : {
+          finding: `${schema}.${name} is not an ordinary table: if it is partitioned, one event may have a row in two partitions and run twice.`,
+          remedy: 'Put an ordinary table with its rows and its primary key in its place.',
+        },
+  )
+}
+
+/** @throws {@link ConfigurationError} that names every such table. */
+export function refuseUnfitTables(changed: string, schema: string): void {
+  const unfit = unfitTables(changed, schema)
   if (unfit.length === 0) return
   throw new ConfigurationError(
     unfit.map(({ finding, remedy }) => `${finding} ${remedy}`).join('\n'),

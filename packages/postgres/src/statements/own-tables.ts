@@ -9,8 +9,12 @@ const listed = (names: readonly string[]): string => names.map((name) => `'${nam
 /** Every table that `migrate` makes, as a list for SQL: the schema may have tables of others, such as `public`. */
 export const OWN_TABLES: string = listed([...RELIED_ON, 'leases', 'audit', 'migrations'])
 
-/** The unlogged ones of the tables that guards rely on, as JSON text; an expression for a select list. `schema` is quoted. */
-export const unloggedTables = (schema: string): string => `(
-  select coalesce(json_agg(relname order by relname), '[]') from pg_class
-  where relnamespace = to_regnamespace('${schema.replaceAll("'", "''")}') and relpersistence = 'u' and relname in (${listed(RELIED_ON)})
+/**
+ * The tables that guards rely on and that are unlogged or no ordinary tables, as JSON text; an expression for a select
+ * list. `schema` is quoted.
+ */
+export const changedTables = (schema: string): string => `(
+  select coalesce(json_agg(json_build_object('name', relname, 'isOrdinary', relkind = 'r') order by relname), '[]') from pg_class
+  where relnamespace = to_regnamespace('${schema.replaceAll("'", "''")}') and (relpersistence = 'u' or relkind <> 'r')
+    and relkind in ('r', 'p', 'v', 'm', 'f') and relname in (${listed(RELIED_ON)})
 )::text`

@@ -1,9 +1,9 @@
-import { unloggedTables } from './own-tables.ts'
+import { changedTables } from './own-tables.ts'
 import { quotedSchema } from './schema-name.ts'
 
 export interface RegistrationStatements {
   /**
-   * Answers the version of the tables, the secret, the encoding, which tables are unlogged, and whether
+   * Answers the version of the tables, the secret, the encoding, which tables are unlogged or not ordinary, and whether
    * `row_security` is off in sessions of this login although row-level security applies to it. Fails if the tables are
    * missing.
    */
@@ -43,7 +43,7 @@ export function registrationStatements(schema: string): RegistrationStatements {
 select (select max(version)::text from ${schema}.migrations) as version,
   (select max(coalesce(readable_from, version))::text from ${schema}.migrations) as readable_from, encode(secret, 'hex') as secret,
   (select reset_val = 'off' and row_security_active(${table}) from pg_settings where name = 'row_security')::text as hides_rows,
-  current_setting('server_encoding') as encoding, ${unloggedTables(schema)} as unlogged
+  current_setting('server_encoding') as encoding, ${changedTables(schema)} as changed_tables
 from ${schema}.settings`,
     // The timeline of the position where it writes now: pg_control_checkpoint() keeps the old one for minutes after a
     // promotion. The start time is part of it, because a crash may lose answered commits (synchronous_commit = off). The
