@@ -12,7 +12,7 @@ import {
 } from '@onceward/core/adapter'
 import type { FetchedBatch } from './clients/kafkajs.ts'
 import type { PartitionBatches } from './clients/partition-batches.ts'
-import { type InHand, nameOf } from './offsets.ts'
+import type { InHand, Partition } from './offsets.ts'
 import type { Settings } from './options.ts'
 import { createSettleContext, type SettleAnswer, type SettleContext, settle } from './settle.ts'
 
@@ -42,7 +42,7 @@ export class Dispatcher {
   readonly #buffer: DeliveryBuffer<Running, SettleAnswer>
   readonly #store: StoreGate
   /** The partition whose records ran last. */
-  #last: string | undefined
+  #last: Partition | undefined
   #wake: { readonly atMs: number; readonly cancel: () => void } | undefined
 
   constructor(options: DispatcherOptions) {
@@ -114,11 +114,13 @@ export class Dispatcher {
   /** Partitions take turns: the one that ran last comes last. */
   #next(most: number, nowMs: number): GuardCall<Running> | undefined {
     const { open: batches } = this.#options.batches
-    const next = 1 + batches.findIndex((batch) => nameOf(batch) === this.#last)
+    const { topic, partition } = this.#last ?? {}
+    const isLast = (batch: Partition) => batch.topic === topic && batch.partition === partition
+    const next = 1 + batches.findIndex(isLast)
     for (const batch of [...batches.slice(next), ...batches.slice(0, next)]) {
       const call = this.#callOf(batch, most, nowMs)
       if (call === undefined) continue
-      this.#last = nameOf(batch)
+      this.#last = { topic: batch.topic, partition: batch.partition }
       return call
     }
     return undefined
