@@ -66,7 +66,6 @@ export {
   DeliveryBuffer,
   type GuardCall,
   oncePerTurn,
-  type RunSignals,
   type StartLimits,
 } from './delivery-buffer.ts'
 export { readEnvelope, withEnvelope, writeEnvelope } from './envelope.ts'
@@ -86,7 +85,6 @@ export {
 export { byOrderingKey, type Delivered, toBatches } from './ordering.ts'
 export { PendingDeliveries, type Startable } from './pending-deliveries.ts'
 export { PullPrefetch, PushPrefetch } from './prefetch.ts'
-export { processAndSettle } from './process-and-settle.ts'
 export { isGuardClosed, Recovery } from './recovery.ts'
 export {
   CONSUME_NAMES,
