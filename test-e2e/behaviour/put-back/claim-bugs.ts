@@ -12,8 +12,8 @@ export const CLAIM_BUGS: readonly Bug[] = [
     edits: [
       {
         file: 'packages/core/src/transaction/batch.ts',
-        find: "concludeHeld(batch, members, 'held-by-row')",
-        replace: "for (const pending of members) conclude(batch, pending, { kind: 'duplicate' })",
+        find: "deferHeld(batch, members, 'held-by-row')",
+        replace: "for (const pending of members) endEvent(batch, pending, { kind: 'duplicate' })",
       },
     ],
     foundBy: {

@@ -26,7 +26,7 @@ export interface SimulatedBroker {
   /** False for a stale receipt: nothing is done. */
   ack(receipt: number): boolean
   /** The handing-over is over; the message comes back after `delayMs`. */
-  giveBack(receipt: number, delayMs: number): void
+  putBack(receipt: number, delayMs: number): void
   /** The process is through with what it received, settled or not. */
   finished(receipts: readonly number[]): void
   /** The process died or lost its connection. */
@@ -120,7 +120,7 @@ export function createQueue(
       copies = copies.filter((other) => other !== copy)
       return true
     },
-    giveBack: (receipt, delayMs) => {
+    putBack: (receipt, delayMs) => {
       const copy = byReceipt(receipt)
       if (copy === undefined) return
       // A delay queue brings a message of its own, which nobody has seen.

@@ -146,19 +146,19 @@ export class Consumer {
     const { broker, life, link } = this.#options
     const decision = { life, atMs: life.runtime.monotonic() }
     this.#note('reason' in settlement ? settlement.reason : settlement.kind, message)
-    const giveBack = (verb: string, delayMs: number): Promise<void> =>
-      link.call(verb, () => broker.giveBack(receipt, delayMs))
+    const putBack = (verb: string, delayMs: number): Promise<void> =>
+      link.call(verb, () => broker.putBack(receipt, delayMs))
     switch (settlement.kind) {
       case 'ack':
         return this.#ack(message, receipt, decision)
       case 'defer':
-        return giveBack('defer', Math.max(0, settlement.until - life.runtime.now()))
+        return putBack('defer', Math.max(0, settlement.until - life.runtime.now()))
       case 'abandon':
-        return giveBack('abandon', 0)
+        return putBack('abandon', 0)
       case 'dead-letter': {
         const answer = await this.#port.publishDeadLetter(settlement, this.#publish)
         return answer.kind === 'retry'
-          ? giveBack('defer', 1_000)
+          ? putBack('defer', 1_000)
           : this.#ack(message, receipt, decision)
       }
     }

@@ -65,7 +65,7 @@ export function createLog(messages: readonly Message[], clock: BrokerClock): Sim
     const redelivered = clock.nowMs() - partition.assignedAtMs < SUSPECT_MS
     return { message, receipt: lastReceipt, deliveryCount: undefined, redelivered }
   }
-  const giveBack = (receipt: number, delayMs: number): void => {
+  const putBack = (receipt: number, delayMs: number): void => {
     const place = placeOf(receipt)
     if (place === undefined) return
     const { partition, offset } = place
@@ -99,14 +99,14 @@ export function createLog(messages: readonly Message[], clock: BrokerClock): Sim
       while (partition.settled.has(partition.committed)) partition.committed += 1
       return true
     },
-    giveBack,
+    putBack,
     finished: (receipts) => {
       for (const receipt of receipts) {
         const place = placeOf(receipt)
         if (place === undefined) continue
         const { offset, partition } = place
         // Nobody knows whether the broker heard of it: it is read again.
-        if (!partition.settled.has(offset) && offset >= partition.committed) giveBack(receipt, 0)
+        if (!partition.settled.has(offset) && offset >= partition.committed) putBack(receipt, 0)
         partition.outstanding.delete(offset)
       }
     },

@@ -11,8 +11,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'transaction/batch.ts',
-        find: "concludeHeld(batch, members, 'held-by-row')",
-        replace: "for (const pending of members) conclude(batch, pending, { kind: 'duplicate' })",
+        find: "deferHeld(batch, members, 'held-by-row')",
+        replace: "for (const pending of members) endEvent(batch, pending, { kind: 'duplicate' })",
       },
     ],
   },

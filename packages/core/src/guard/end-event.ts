@@ -65,7 +65,7 @@ function complete(
   const { leases } = processing.stores
   const completing = leases === undefined ? undefined : completeLease(leases, member, outcome)
   return outcome.kind === 'duplicate'
-    ? andThen(completing, () => tellDuplicate(processing, member, outcome.result))
+    ? andThen(completing, () => callOnDuplicate(processing, member, outcome.result))
     : completing
 }
 
@@ -82,11 +82,11 @@ function observe(
 ): MaybeAsync<void> {
   const { copies, hasKey, member } = event
   processing.observe(member.index, outcome, hasKey ? factsOf(member, handlerMs) : { handlerMs })
-  return copies.length === 0 ? undefined : concludeCopies(processing, event, outcome)
+  return copies.length === 0 ? undefined : endCopies(processing, event, outcome)
 }
 
 /** Gives the copies of an event their outcomes, based on the outcome of the leader. */
-export async function concludeCopies(
+export async function endCopies(
   processing: Processing,
   { copies }: Received,
   outcome: Outcome,
@@ -103,7 +103,7 @@ async function copyEnd(
 ): Promise<Outcome> {
   if (leaderConflicts(outcome)) return conflictOf(processing, member)
   if (outcome.kind !== 'processed' && outcome.kind !== 'duplicate') return copyOutcome(outcome)
-  await tellDuplicate(processing, member, outcome.result)
+  await callOnDuplicate(processing, member, outcome.result)
   return { kind: 'duplicate', result: outcome.result }
 }
 
@@ -125,7 +125,7 @@ async function conflictOf(processing: Processing, member: InFlightEvent): Promis
 }
 
 /** Hands the stored result of a duplicate to the user. Parked events are not reported: no broker delivered them. */
-export function tellDuplicate(
+export function callOnDuplicate(
   { options, signals }: Processing,
   member: InFlightEvent,
   result: unknown,

@@ -121,30 +121,30 @@ export class Settling {
   }
 
   /** While the stores cannot be used, every delivery has the same outcome. */
-  concludeAll(outcome: Outcome): void {
-    for (const index of this.#deliveries.keys()) this.#conclude(index, outcome, {})
+  settleAll(outcome: Outcome): void {
+    for (const index of this.#deliveries.keys()) this.#settle(index, outcome, {})
   }
 
   observerWith(stores: OpenStores): Processing['observe'] {
     this.#stores = stores
     return (index, outcome, facts) => {
-      if (outcome.kind === 'dead') this.#concludeDead(index, outcome, { facts, stores })
-      else this.#conclude(index, outcome, facts)
+      if (outcome.kind === 'dead') this.#settleDead(index, outcome, { facts, stores })
+      else this.#settle(index, outcome, facts)
     }
   }
 
-  #concludeDead(index: number, outcome: Outcome, { facts, stores }: DeadFacts): void {
+  #settleDead(index: number, outcome: Outcome, { facts, stores }: DeadFacts): void {
     const { breaker, options } = this.#parts
     const hasDeadLetterPlace = this.#hooks.hasDeadLetterPlace === true
     const places = { options, breaker, stores, hasDeadLetterPlace }
     const checked = wholeOrDeferred(places, this.#deliveries[index] as Delivery, outcome)
     if (isPromise(checked)) {
       this.checking ??= []
-      this.checking.push(checked.then((end) => this.#conclude(index, end, facts)))
-    } else this.#conclude(index, checked, facts)
+      this.checking.push(checked.then((end) => this.#settle(index, end, facts)))
+    } else this.#settle(index, checked, facts)
   }
 
-  #conclude(index: number, outcome: Outcome, facts: Facts): void {
+  #settle(index: number, outcome: Outcome, facts: Facts): void {
     const { areParked: parked, onSettled, options, publisher } = this.#parts
     const { eventId, key } = facts
     const delivery = this.#deliveries[index] as Delivery

@@ -114,7 +114,7 @@ export class RunningGuard implements GuardPort {
         ? { stores: closing() }
         : (this.#openNow() ?? (await this.#openOrOutcome()))
       if ('kind' in stores) {
-        settling.concludeAll(stores)
+        settling.settleAll(stores)
         return settling.settlements
       }
       const observe = settling.observerWith(stores)

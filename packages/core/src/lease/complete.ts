@@ -16,7 +16,7 @@ export async function completeLease(
   if (lease === undefined) return
   try {
     const held = { id: member.event.id, ownerToken: lease.ownerToken }
-    if (!isTold(context, outcome) && !mustRunOut(member, outcome))
+    if (!isStored(context, outcome) && !mustRunOut(member, outcome))
       await tellStore(context, held, outcome)
   } catch {
     // The lease expires. The next owner then finds the stored outcome or takes the event over.
@@ -26,7 +26,7 @@ export async function completeLease(
 }
 
 /** Without an inbox, the result is stored before the outcome is known. */
-function isTold({ options }: Leases, { kind }: Outcome): boolean {
+function isStored({ options }: Leases, { kind }: Outcome): boolean {
   return options.inbox === undefined && kind === 'processed'
 }
 

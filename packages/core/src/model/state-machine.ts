@@ -130,7 +130,7 @@ const wait = mine((state, command: CommandOf<'fail'>, nowMs) =>
   toWaiting(state, state.attempt, nowMs + command.delayMs),
 )
 
-const giveBack = mine((state, _command: CommandOf<'release'>, nowMs) => {
+const releaseRuns = mine((state, _command: CommandOf<'release'>, nowMs) => {
   if (state.by === 'takeover') return asBeforeTakeover(state, nowMs)
   return state.attempt <= 1 && !state.parked
     ? { kind: 'absent' }
@@ -256,7 +256,7 @@ const dead = unlessConflict((state: StateOf<'dead'>) => ({
 export const MACHINE: Machine = {
   //              claim              renew          complete          fail        release            bury
   absent:        { claim: claimFirst, renew: lost,   complete: lost,   fail: lost, release: lost,     bury: lost },
-  'in-progress': { claim: claimHeld,  renew: extend, complete: finish, fail: wait, release: giveBack, bury: toDeadState },
+  'in-progress': { claim: claimHeld,  renew: extend, complete: finish, fail: wait, release: releaseRuns, bury: toDeadState },
   waiting:       { claim: claimDue,   renew: lost,   complete: lost,   fail: lost, release: lost,     bury: lost },
   done:          { claim: duplicate,  renew: lost,   complete: lost,   fail: lost, release: lost,     bury: lost },
   dead:          { claim: dead,       renew: lost,   complete: lost,   fail: lost, release: lost,     bury: lost },

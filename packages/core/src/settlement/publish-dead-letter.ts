@@ -22,11 +22,11 @@ import { type CallEnd, PlaceCalls, PUBLISH_BUDGET_MS } from './place-calls.ts'
  */
 const RIGHT_MS = 15_000
 
-interface PendingDeadLetter<Ended extends Outcome = Outcome> {
+interface PendingDeadLetter<Kind extends Outcome = Outcome> {
   readonly delivery: Delivery
   readonly key: string | undefined
   readonly eventId: EventId | undefined
-  readonly outcome: Ended
+  readonly outcome: Kind
 }
 
 type Dead = Extract<Outcome, { kind: 'dead' }>
@@ -160,7 +160,7 @@ async function publishRecorded(
     // The right counts from before the call that took it. This process may have been frozen since.
     const leftMs = RIGHT_MS - (options.runtime.monotonic() - startedAtMs)
     if (leftMs < PUBLISH_BUDGET_MS) return again('publishing-elsewhere')
-    return await ended(publishing, await place.call(toWhole(letter)), { ref, token })
+    return await recordAnswer(publishing, await place.call(toWhole(letter)), { ref, token })
   } catch (error) {
     return notPublished(options, ref, { cause: 'store-error', error })
   } finally {
@@ -181,7 +181,7 @@ interface Right {
   readonly token: OwnerToken
 }
 
-async function ended(
+async function recordAnswer(
   { closing, options, running, session }: Publishing,
   call: CallEnd,
   { ref, token }: Right,

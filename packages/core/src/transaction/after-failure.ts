@@ -1,11 +1,11 @@
 import { ConfigurationError, describeError, StoreUnavailableError } from '../model/errors.ts'
 import type { Release } from '../model/runtime.ts'
 import type { Outcome } from '../settlement/outcome.ts'
-import { type Batch, conclude, concludeAll, deferAll } from './batch-state.ts'
+import { type Batch, deferAll, endAll, endEvent } from './batch-state.ts'
 import type { Engine } from './engine.ts'
 import type { PendingEvent } from './pending-event.ts'
 import type { TransactionEnd, TransactionFailure } from './transaction-end.ts'
-import { giveBack, recordFailure } from './verdict.ts'
+import { recordFailure, releaseRuns } from './verdict.ts'
 
 /** Wait for the row of one event whose batch was blocked by a held row, ms. */
 export const SINGLE_WAIT_MS = 50
@@ -33,14 +33,14 @@ export function requeue(queue: BisectQueue, parts: readonly (readonly PendingEve
 /** Marks the events to be read again, so that their rows decide what to do. */
 export function readAgain(members: readonly PendingEvent[]): void {
   for (const pending of members) {
-    pending.standing = 'read'
+    pending.phase = 'read'
     pending.counted = undefined
   }
 }
 
 export async function abandon(batch: Batch, members: readonly PendingEvent[]): Promise<void> {
-  await giveBack(batch.engine, members, 'given-back')
-  concludeAll(batch, members, { kind: 'abandoned', reason: 'closing' })
+  await releaseRuns(batch.engine, members, 'given-back')
+  endAll(batch, members, { kind: 'abandoned', reason: 'closing' })
 }
 
 /** Retries of one event after serialization failures. The next serialization failure counts as a failed attempt. */
@@ -59,7 +59,7 @@ export async function afterFailure(queue: BisectQueue, end: Failed): Promise<voi
   const { failure, claimed, transaction } = end
   const only = claimed.length === 1 ? claimed[0] : undefined
   if (failure.kind === 'handler' && only !== undefined) {
-    return concludeFailure(queue.batch, only, { transaction, error: failure.error })
+    return endFailed(queue.batch, only, { transaction, error: failure.error })
   }
   await transaction.rollback()
   switch (failure.kind) {
@@ -73,7 +73,7 @@ export async function afterFailure(queue: BisectQueue, end: Failed): Promise<voi
     case 'serialization':
       return serialization(queue, end, failure.error)
     case 'ended':
-      return ended(queue, end, failure)
+      return afterOwnEnd(queue, end, failure)
     default:
       return withoutVerdict(queue, end, failure)
   }
@@ -93,7 +93,7 @@ function keepApart({ options, sharing }: Engine): void {
   sharing.apartUntilMs = nowMs + APART_MS
 }
 
-async function concludeFailure(
+async function endFailed(
   batch: Batch,
   pending: PendingEvent,
   end: Parameters<typeof recordFailure>[2],
@@ -106,11 +106,11 @@ async function concludeFailure(
     // An open transaction would hold the event's row until the process ends.
     await end.transaction?.rollback()
     // The store failed with the handler's statement or after it, so this run has no verdict.
-    if (error instanceof StoreUnavailableError) await giveBack(engine, [pending], 'no-verdict')
+    if (error instanceof StoreUnavailableError) await releaseRuns(engine, [pending], 'no-verdict')
     throw error
   }
   if (outcome === undefined) readAgain([pending])
-  else conclude(batch, pending, outcome)
+  else endEvent(batch, pending, outcome)
 }
 
 function splitAt(
@@ -138,7 +138,7 @@ async function serialization(queue: BisectQueue, end: Failed, error: unknown): P
   if (only !== undefined) {
     only.serializationFailures += 1
     if (only.serializationFailures > MOST_SERIALIZATION_RETRIES) {
-      return concludeFailure(queue.batch, only, { error })
+      return endFailed(queue.batch, only, { error })
     }
   } else {
     queue.serializations += 1
@@ -160,7 +160,7 @@ function pause({ batch }: BisectQueue, longestMs: number): Promise<void> {
 }
 
 /** The handler committed or rolled back the transaction itself. The rows decide about the members that ran. */
-async function ended(
+async function afterOwnEnd(
   queue: BisectQueue,
   end: Failed,
   failure: Extract<TransactionFailure, { kind: 'ended' }>,
@@ -180,12 +180,12 @@ async function ended(
     const state = known[index]
     if (state?.kind !== 'done') return true
     const attempt = pending.counted?.attempt ?? 1
-    conclude(batch, pending, { kind: 'processed', attempt, result: state.result })
+    endEvent(batch, pending, { kind: 'processed', attempt, result: state.result })
     return false
   })
   const [only] = again
   if (only !== undefined && end.claimed.length === 1) {
-    return concludeFailure(batch, only, { error: failure.error })
+    return endFailed(batch, only, { error: failure.error })
   }
   toSingles(queue, [...again, ...left])
 }
@@ -207,13 +207,13 @@ async function withoutVerdict(
       return storeFailed(batch, end, failure.error)
     case 'drained':
       if (failure.ended) return abandon(batch, claimed)
-      return concludeAll(batch, claimed, {
+      return endAll(batch, claimed, {
         kind: 'abandoned',
         reason: 'closing',
         stillRunning: true,
       })
     case 'not-replicated':
-      return concludeAll(batch, claimed, {
+      return endAll(batch, claimed, {
         ...abandonedUnknown(failure.error),
         cause: 'not-replicated',
       })
@@ -221,8 +221,8 @@ async function withoutVerdict(
       return claimAgain(queue, claimed, failure.error)
     case 'lease-lost': {
       const { pending, error } = failure
-      await giveBack(engine, [pending], 'given-back')
-      conclude(batch, pending, { kind: 'abandoned', reason: 'lease-lost', error })
+      await releaseRuns(engine, [pending], 'given-back')
+      endEvent(batch, pending, { kind: 'abandoned', reason: 'lease-lost', error })
       requeue(queue, [claimed.filter((other) => other !== pending)])
     }
   }
@@ -241,16 +241,16 @@ async function claimAgain(
   error: unknown,
 ): Promise<void> {
   // If COMMIT arrived, the row is done and this call changes nothing.
-  await giveBack(queue.batch.engine, claimed, 'no-verdict')
+  await releaseRuns(queue.batch.engine, claimed, 'no-verdict')
   for (const pending of claimed) {
     if (pending.commitUnknown) {
-      conclude(queue.batch, pending, abandonedUnknown(error))
+      endEvent(queue.batch, pending, abandonedUnknown(error))
       continue
     }
     pending.commitUnknown = true
-    pending.standing = pending.counted === undefined ? 'fresh' : 'read'
+    pending.phase = pending.counted === undefined ? 'fresh' : 'read'
   }
-  requeue(queue, [claimed.filter(({ standing }) => standing === 'fresh')])
+  requeue(queue, [claimed.filter(({ phase }) => phase === 'fresh')])
 }
 
 /**
@@ -259,7 +259,7 @@ async function claimAgain(
  */
 export async function storeFailed(batch: Batch, end: Failed, error: unknown): Promise<void> {
   const { engine } = batch
-  await giveBack(engine, end.claimed, 'no-verdict')
+  await releaseRuns(engine, end.claimed, 'no-verdict')
   // Its tables or rights do not fit, and another connection does not change that.
   if (error instanceof ConfigurationError) throw error
   const message = `The store failed before the commit: ${describeError(error).message}`

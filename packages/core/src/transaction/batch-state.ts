@@ -24,7 +24,7 @@ export interface Batch {
   readonly pending: Set<PendingEvent>
 }
 
-export function conclude(batch: Batch, pending: PendingEvent, outcome: Outcome): void {
+export function endEvent(batch: Batch, pending: PendingEvent, outcome: Outcome): void {
   if (!batch.pending.delete(pending)) return
   const { member, handlerMs } = pending
   const { lanes } = batch
@@ -32,27 +32,19 @@ export function conclude(batch: Batch, pending: PendingEvent, outcome: Outcome):
   if (!lanes.isStopped(member.lane)) return
   for (const follower of [...batch.pending]) {
     const following = lanes.followerOutcome(follower.member)
-    if (following !== undefined) conclude(batch, follower, following)
+    if (following !== undefined) endEvent(batch, follower, following)
   }
 }
 
-export function concludeAll(
-  batch: Batch,
-  members: readonly PendingEvent[],
-  outcome: Outcome,
-): void {
-  for (const pending of members) conclude(batch, pending, outcome)
+export function endAll(batch: Batch, members: readonly PendingEvent[], outcome: Outcome): void {
+  for (const pending of members) endEvent(batch, pending, outcome)
 }
 
 /** Another run is in the way. The events are deferred, and nothing is counted. */
-export function concludeHeld(
-  batch: Batch,
-  members: readonly PendingEvent[],
-  cause: DeferCause,
-): void {
+export function deferHeld(batch: Batch, members: readonly PendingEvent[], cause: DeferCause): void {
   for (const pending of members) {
     const delayMs = batch.engine.heldBackoff.nextMs(pending.member.event.id)
-    conclude(batch, pending, { kind: 'in-progress', delayMs, cause })
+    endEvent(batch, pending, { kind: 'in-progress', delayMs, cause })
   }
 }
 
@@ -76,12 +68,12 @@ export function deferAll(batch: Batch, members: readonly PendingEvent[], error: 
     const outcome: Outcome = pending.commitUnknown
       ? { kind: 'abandoned', reason: 'commit-unknown', error }
       : { kind: 'store-down', delayMs, error, cause: 'store-error' }
-    conclude(batch, pending, outcome)
+    endEvent(batch, pending, outcome)
   }
 }
 
 /** Settles the members that are already done as duplicates. */
-export async function concludeDuplicates(
+export async function endDuplicates(
   batch: Batch,
   members: readonly PendingEvent[],
   done: readonly (DoneEvent | undefined)[] = [],
@@ -91,6 +83,6 @@ export async function concludeDuplicates(
     if (known === undefined) continue
     batch.engine.seenDone.add(pending.member.event.id)
     const next = await fromStoredState(batch.engine, pending, known)
-    if (next.kind === 'outcome') conclude(batch, pending, next.outcome)
+    if (next.kind === 'outcome') endEvent(batch, pending, next.outcome)
   }
 }

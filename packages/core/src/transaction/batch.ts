@@ -10,21 +10,14 @@ import {
   SINGLE_WAIT_MS,
   toSingles,
 } from './after-failure.ts'
-import {
-  type Batch,
-  conclude,
-  concludeAll,
-  concludeDuplicates,
-  concludeHeld,
-  failBatch,
-} from './batch-state.ts'
+import { type Batch, deferHeld, endAll, endDuplicates, endEvent, failBatch } from './batch-state.ts'
 import type { Engine } from './engine.ts'
-import { laneOf, type PendingEvent, type Standing, toPendingEvent } from './pending-event.ts'
+import { laneOf, type PendingEvent, type Phase, toPendingEvent } from './pending-event.ts'
 import type { PartRequest } from './running.ts'
 import { fromStoredState } from './stored-state.ts'
 import { runTransaction } from './transaction.ts'
 import { hasStoreFailed, type TransactionEnd } from './transaction-end.ts'
-import { giveBack, giveBackUnstarted } from './verdict.ts'
+import { releaseRuns, releaseUnstarted } from './verdict.ts'
 
 /** Maximum reads of one event before it is deferred. Each further read means that another process changed the row. */
 const MOST_READS = 4
@@ -45,7 +38,7 @@ export async function runBatch(
     const batch: Batch = { ...run, pending: new Set(members.map(toPendingEvent)) }
     while (batch.pending.size > 0) {
       if (run.signals.isStopping()) {
-        concludeAll(batch, [...batch.pending], { kind: 'abandoned', reason: 'closing' })
+        endAll(batch, [...batch.pending], { kind: 'abandoned', reason: 'closing' })
         return
       }
       const part = nextStep(batch)
@@ -60,13 +53,13 @@ export async function runBatch(
   }
 }
 
-interface Step<Now extends Standing> {
-  readonly standing: Now
+interface Step<Now extends Phase> {
+  readonly phase: Now
   readonly members: readonly PendingEvent[]
 }
 
 /** A step that runs handlers. */
-type RunStep = Step<Exclude<Standing, 'read'>>
+type RunStep = Step<Exclude<Phase, 'read'>>
 type NextStep = RunStep | Step<'read'>
 
 /** What runs first. */
@@ -76,38 +69,38 @@ const RANK = {
   read: 2,
   due: 3,
   alone: 4,
-} as const satisfies Readonly<Record<Standing, number>>
+} as const satisfies Readonly<Record<Phase, number>>
 
 /**
- * Takes the first members of each lane that have the same standing. Of these, the standing with the highest priority
+ * Takes the first members of each lane that have the same phase. Of these, the phase with the highest priority
  * runs next.
  */
 function nextStep(batch: Batch): NextStep {
-  let standing: Standing = 'alone'
+  let phase: Phase = 'alone'
   let members: PendingEvent[] = []
-  /** The standing of the first members of each lane. */
-  let lanes: Map<string, Standing | 'blocked'> | undefined
+  /** The phase of the first members of each lane. */
+  let lanes: Map<string, Phase | 'blocked'> | undefined
   for (const pending of batch.pending) {
     const { lane } = pending.member
     if (lane !== undefined) {
       lanes ??= new Map()
-      const first = lanes.get(lane) ?? pending.standing
-      const isHead = first === pending.standing
+      const first = lanes.get(lane) ?? pending.phase
+      const isHead = first === pending.phase
       lanes.set(lane, isHead ? first : 'blocked')
       if (!isHead) continue
     }
-    if (RANK[pending.standing] < RANK[standing]) {
-      standing = pending.standing
+    if (RANK[pending.phase] < RANK[phase]) {
+      phase = pending.phase
       members = [pending]
-    } else if (pending.standing === standing) members.push(pending)
+    } else if (pending.phase === phase) members.push(pending)
   }
-  return { standing, members: standing === 'alone' ? members.slice(0, 1) : members }
+  return { phase, members: phase === 'alone' ? members.slice(0, 1) : members }
 }
 
 function takeStep(batch: Batch, step: NextStep): Promise<void> {
-  if (step.standing === 'read') return read(batch, step.members)
+  if (step.phase === 'read') return read(batch, step.members)
   const { alone } = batch.engine.options.runtime
-  const hold = step.standing === 'alone' ? undefined : alone.tryShared()
+  const hold = step.phase === 'alone' ? undefined : alone.tryShared()
   return hold === undefined ? waitForTurn(batch, step) : runHeld(batch, step, hold)
 }
 
@@ -116,29 +109,29 @@ async function waitForTurn(batch: Batch, step: RunStep): Promise<void> {
   const { alone } = options.runtime
   const { isStopping, whenStopping: stop } = batch.signals
   const hold =
-    step.standing === 'alone'
+    step.phase === 'alone'
       ? await alone.exclusive({ stop, limit: { runtime: options.runtime, ms: ALONE_WAIT_MS } })
       : await alone.shared({ stop })
   if (isStopping()) hold?.()
-  else if (hold === undefined) concludeHeld(batch, step.members, 'waiting-alone')
+  else if (hold === undefined) deferHeld(batch, step.members, 'waiting-alone')
   else await runHeld(batch, step, hold)
 }
 
-function runHeld(batch: Batch, { standing, members }: RunStep, hold: Release): Promise<void> {
-  return standing === 'fresh'
+function runHeld(batch: Batch, { phase, members }: RunStep, hold: Release): Promise<void> {
+  return phase === 'fresh'
     ? runBisecting(batch, members, hold)
-    : prepareAndRun(batch, { standing, members }, hold)
+    : prepareAndRun(batch, { phase, members }, hold)
 }
 
-type CountedStep = Step<Exclude<Standing, 'fresh' | 'read'>>
+type CountedStep = Step<Exclude<Phase, 'fresh' | 'read'>>
 
 async function prepareAndRun(
   batch: Batch,
-  { standing, members }: CountedStep,
+  { phase, members }: CountedStep,
   hold: Release,
 ): Promise<void> {
   try {
-    await runBisecting(batch, await prepare(batch, standing, members), hold)
+    await runBisecting(batch, await prepare(batch, phase, members), hold)
   } finally {
     hold()
   }
@@ -147,10 +140,10 @@ async function prepareAndRun(
 /** Counts the attempts that must be counted before the run. The count comes directly before the run. */
 function prepare(
   batch: Batch,
-  standing: CountedStep['standing'],
+  phase: CountedStep['phase'],
   members: readonly PendingEvent[],
 ): Promise<readonly PendingEvent[]> {
-  switch (standing) {
+  switch (phase) {
     case 'suspect':
       return countSuspects(batch, members)
     case 'due':
@@ -169,10 +162,10 @@ async function read(batch: Batch, members: readonly PendingEvent[]): Promise<voi
   for (const [index, pending] of members.entries()) {
     pending.reads += 1
     const next = await fromStoredState(engine, pending, known[index] ?? { kind: 'absent' })
-    if (next.kind === 'outcome') conclude(batch, pending, next.outcome)
+    if (next.kind === 'outcome') endEvent(batch, pending, next.outcome)
     else if (pending.reads > MOST_READS) {
-      concludeHeld(batch, [pending], 'running-elsewhere')
-    } else pending.standing = next.standing
+      deferHeld(batch, [pending], 'running-elsewhere')
+    } else pending.phase = next.phase
   }
 }
 
@@ -187,7 +180,7 @@ async function countSuspects(
   for (const pending of members) {
     // The inbox does not say which row is held, so each event is tried alone.
     const one = members.length === 1 ? 'held' : await suspect(batch, [pending], SINGLE_WAIT_MS)
-    if (one === 'held') concludeHeld(batch, [pending], 'held-by-row')
+    if (one === 'held') deferHeld(batch, [pending], 'held-by-row')
     else ready.push(...one)
   }
   return ready
@@ -205,7 +198,7 @@ async function suspect(
   if (answer.kind === 'held') return 'held'
   return members.filter((pending, index) => {
     const counted = answer.counted[index]
-    if (counted === undefined) pending.standing = 'read'
+    if (counted === undefined) pending.phase = 'read'
     else pending.counted = { ...counted, countedAtMs }
     return counted !== undefined
   })
@@ -233,9 +226,9 @@ async function count(
     if (answer?.kind === 'buried') {
       const ref = { kind: 'event', id: event.id } as const
       const { reason, attempt } = answer
-      conclude(batch, pending, { kind: 'dead', reason, attempt, ref })
-    } else if (answer?.kind === 'held') concludeHeld(batch, [pending], 'held-by-row')
-    else pending.standing = 'read'
+      endEvent(batch, pending, { kind: 'dead', reason, attempt, ref })
+    } else if (answer?.kind === 'held') deferHeld(batch, [pending], 'held-by-row')
+    else pending.phase = 'read'
     return false
   })
 }
@@ -282,7 +275,7 @@ async function runBisecting(
         end = await runTransaction(batch.engine, requestOf(queue, next))
       } catch (error) {
         // Errors before the handler started count no attempt.
-        await giveBack(batch.engine, next, 'given-back')
+        await releaseRuns(batch.engine, next, 'given-back')
         failBatch(batch, next, error)
       }
       const following = end && afterRun(queue, next, end)
@@ -307,11 +300,11 @@ async function startable(
 ): Promise<readonly PendingEvent[]> {
   // A lane may have stopped since this part was made.
   const stopped = part.filter((pending) => !batch.pending.has(pending))
-  if (stopped.length > 0) await giveBack(batch.engine, stopped, 'given-back')
+  if (stopped.length > 0) await releaseRuns(batch.engine, stopped, 'given-back')
   const open = without(part, stopped)
   // An earlier event of the lane may not have been counted, or must be read again. The later events then wait.
   const early = overtaking(batch.pending, open, laneOf)
-  if (early.length > 0) await giveBackUnstarted(batch.engine, early)
+  if (early.length > 0) await releaseUnstarted(batch.engine, early)
   return without(open, early)
 }
 
@@ -350,7 +343,7 @@ function afterRun(
   }
   batch.engine.breaker.succeeded()
   if (end.unclaimed.length > 0) readAgain(end.unclaimed)
-  concludeCommitted(batch, end)
+  endCommitted(batch, end)
   return undefined
 }
 
@@ -364,31 +357,28 @@ async function afterTransaction(
       return held(queue, members)
     case 'none':
       readAgain(members)
-      return concludeDuplicates(queue.batch, members, end.done)
+      return endDuplicates(queue.batch, members, end.done)
     case 'late':
       // Other members or a frozen process used up the time. These members are counted again, directly before their next
       // run.
-      await giveBack(queue.batch.engine, members, 'no-verdict')
+      await releaseRuns(queue.batch.engine, members, 'no-verdict')
       return readAgain(members)
     case 'overtaking':
       readAgain(end.unclaimed)
-      return giveBackUnstarted(queue.batch.engine, end.claimed)
+      return releaseUnstarted(queue.batch.engine, end.claimed)
     case 'failed':
       readAgain(end.unclaimed)
       return afterFailure(queue, end)
   }
 }
 
-function concludeCommitted(
-  batch: Batch,
-  end: Extract<TransactionEnd, { kind: 'committed' }>,
-): void {
+function endCommitted(batch: Batch, end: Extract<TransactionEnd, { kind: 'committed' }>): void {
   for (const pending of end.claimed) {
     const { event } = pending.member
     batch.engine.heldBackoff.forget(event.id)
     batch.engine.seenDone.add(event.id)
     const attempt = pending.counted?.attempt ?? 1
-    conclude(batch, pending, { kind: 'processed', attempt, result: end.results.get(event.id) })
+    endEvent(batch, pending, { kind: 'processed', attempt, result: end.results.get(event.id) })
   }
 }
 
@@ -397,8 +387,8 @@ async function held(queue: BisectQueue, members: readonly PendingEvent[]): Promi
   const { batch } = queue
   if (members.length === 1) {
     // Its handler has not started, so no attempt is counted.
-    await giveBack(batch.engine, members, 'given-back')
-    concludeHeld(batch, members, 'held-by-row')
+    await releaseRuns(batch.engine, members, 'given-back')
+    deferHeld(batch, members, 'held-by-row')
     return
   }
   queue.singleWaitMs = SINGLE_WAIT_MS

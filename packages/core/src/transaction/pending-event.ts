@@ -6,12 +6,12 @@ import type { BeginClaim, CountedEvent, IdentifiedEvent } from '../model/inbox.t
  * How the next run of a member must start. `fresh`: nothing is known. `suspect`: to be counted first. `read`: to be
  * classified. `due`: to be counted and run. `alone`: due, but replayed or without a verdict of its last attempt.
  */
-export type Standing = 'fresh' | 'suspect' | 'read' | 'due' | 'alone'
+export type Phase = 'fresh' | 'suspect' | 'read' | 'due' | 'alone'
 
 /** A member that its batch is processing. Mutable, and owned by that batch alone. */
 export interface PendingEvent {
   readonly member: InFlightEvent
-  standing: Standing
+  phase: Phase
   counted: (CountedEvent & { readonly countedAtMs: number }) | undefined
   serializationFailures: number
   /** COMMIT got no answer, so the event is claimed once more. */
@@ -25,7 +25,7 @@ export interface PendingEvent {
 export function toPendingEvent(member: InFlightEvent): PendingEvent {
   return {
     member,
-    standing: member.parked?.kind === 'event' ? 'read' : member.suspect ? 'suspect' : 'fresh',
+    phase: member.parked?.kind === 'event' ? 'read' : member.suspect ? 'suspect' : 'fresh',
     counted: undefined,
     serializationFailures: 0,
     commitUnknown: false,

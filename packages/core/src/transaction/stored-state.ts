@@ -6,12 +6,12 @@ import type { Known } from '../model/inbox.ts'
 import { isConflict } from '../model/state-machine.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import type { Engine } from './engine.ts'
-import type { PendingEvent, Standing } from './pending-event.ts'
+import type { PendingEvent, Phase } from './pending-event.ts'
 
 /** What follows from the stored state: the outcome of this delivery, or how its run must start. */
 export type Next =
   | { readonly kind: 'outcome'; readonly outcome: Outcome }
-  | { readonly kind: 'standing'; readonly standing: Standing }
+  | { readonly kind: 'phase'; readonly phase: Phase }
 
 const CONFLICT =
   'The event key was used before with another payload. Check the key resolver and the producer'
@@ -48,7 +48,7 @@ export async function fromStoredState(
         const delayMs = clampedMs(known.remainingMs, engine.options.retry.maxMs)
         return { kind: 'outcome', outcome: { kind: 'not-due', delayMs, cause: 'not-due' } }
       }
-      return { kind: 'standing', standing: known.alone ? 'alone' : 'due' }
+      return { kind: 'phase', phase: known.alone ? 'alone' : 'due' }
     case 'running':
       if (isOwnerLive(known.ageMs)) {
         const youngMs = clampedMs(YOUNG_MS - known.ageMs, YOUNG_MS)
@@ -58,7 +58,7 @@ export async function fromStoredState(
           outcome: { kind: 'in-progress', delayMs, cause: 'running-elsewhere' },
         }
       }
-      return { kind: 'standing', standing: 'alone' }
+      return { kind: 'phase', phase: 'alone' }
     default:
       return known satisfies never
   }
@@ -66,7 +66,7 @@ export async function fromStoredState(
 
 /** The row is gone: it was released meanwhile. After an unknown commit this means that nothing was committed. */
 function vanished(engine: Engine, pending: PendingEvent): Next {
-  if (pending.commitUnknown) return { kind: 'standing', standing: 'fresh' }
+  if (pending.commitUnknown) return { kind: 'phase', phase: 'fresh' }
   const delayMs = engine.heldBackoff.nextMs(pending.member.event.id)
   return { kind: 'outcome', outcome: { kind: 'in-progress', delayMs, cause: 'running-elsewhere' } }
 }

@@ -57,9 +57,9 @@ export async function runTransaction(
       call.kind === 'single'
         ? await runOneByOne(running, call.handler)
         : await runTogether(running, call.handler)
-    if (failed !== undefined) return ended(running, failed)
+    if (failed !== undefined) return endOf(running, failed)
     const answer = await commit(running)
-    return ended(running, answer.kind === 'committed' ? undefined : commitFailure(running, answer))
+    return endOf(running, answer.kind === 'committed' ? undefined : commitFailure(running, answer))
   } catch (error) {
     // An error of onceward's own must not leave a transaction open: its rows would be held until the process ends.
     await begun.transaction.rollback()
@@ -67,7 +67,7 @@ export async function runTransaction(
   }
 }
 
-function ended(running: Running, failure: TransactionFailure | undefined): TransactionEnd {
+function endOf(running: Running, failure: TransactionFailure | undefined): TransactionEnd {
   const { claimed, engine, transaction, unclaimed } = running
   if (failure !== undefined) return { kind: 'failed', failure, claimed, unclaimed, transaction }
   if (engine.txWatch.onTx !== undefined) engine.txWatch.committed(claimed.length, transaction.tx)
@@ -130,17 +130,17 @@ function runOf(
   }
 }
 
-function afterOne(running: Running, ended: EndedOne): TransactionFailure | undefined {
-  const { end, pending, ran } = ended
+function afterOne(running: Running, result: OneResult): TransactionFailure | undefined {
+  const { end, pending, ran } = result
   pending.handlerMs = end.handlerMs
   const hasResult = end.kind === 'returned' && end.value !== undefined
   const failure =
-    failureOf(running, ended) ?? (hasResult ? keepResult(running, pending, end.value) : undefined)
+    failureOf(running, result) ?? (hasResult ? keepResult(running, pending, end.value) : undefined)
   if (failure !== undefined || ran === running.claimed.length) return failure
   return running.transaction.hasChangedSettings?.() === true ? { kind: 'settings' } : undefined
 }
 
-interface EndedOne extends Ended {
+interface OneResult extends RunResult {
   readonly end: TimedEnd
   readonly pending: PendingEvent
 }
@@ -190,7 +190,7 @@ function keepResult(
   }
 }
 
-interface Ended {
+interface RunResult {
   readonly end: HandlerEnd
   readonly pending: PendingEvent | undefined
   readonly ran: number
@@ -199,7 +199,10 @@ interface Ended {
 const ENDED =
   'The handler ended the transaction that onceward owns. Remove the transaction control from the handler.'
 
-function failureOf(running: Running, { end, pending, ran }: Ended): TransactionFailure | undefined {
+function failureOf(
+  running: Running,
+  { end, pending, ran }: RunResult,
+): TransactionFailure | undefined {
   if (end.kind === 'lease-lost' && pending !== undefined) {
     return { kind: 'lease-lost', pending, error: end.error }
   }

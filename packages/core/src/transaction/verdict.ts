@@ -38,7 +38,7 @@ export async function recordFailure(
 }
 
 /** Releases counted runs that ended without a verdict while this process lives. Never throws. */
-export async function giveBack(
+export async function releaseRuns(
   engine: Engine,
   members: readonly PendingEvent[],
   as: 'given-back' | 'no-verdict',
@@ -50,10 +50,10 @@ export async function giveBack(
 }
 
 /** Releases runs that have not started. No attempt is counted, and each event takes the same step again later. */
-export async function giveBackUnstarted(
+export async function releaseUnstarted(
   engine: Engine,
   members: readonly PendingEvent[],
 ): Promise<void> {
-  await giveBack(engine, members, 'given-back')
+  await releaseRuns(engine, members, 'given-back')
   for (const pending of members) pending.counted = undefined
 }

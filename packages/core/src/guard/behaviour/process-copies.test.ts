@@ -3,7 +3,7 @@ import { newEvent, silent } from '../../fixtures/inbox.ts'
 import { down, eventIdIn, type Given, leased, named, setUp, storeDown } from '../../fixtures/run.ts'
 import type { GuardEvent } from '../../model/delivery.ts'
 import { FatalError, RetryableError } from '../../model/errors.ts'
-import { tellDuplicate } from '../end-event.ts'
+import { callOnDuplicate } from '../end-event.ts'
 
 describe('copies of one event in one call', () => {
   const copies = [named('a', 5), named('a', 5)]
@@ -216,9 +216,9 @@ describe('onDuplicate', () => {
     const { context } = await setUp({ given: { onDuplicate } })
     const event = { ...newEvent(), id: await eventIdIn(context, named('a')) }
     const member = { index: 0, event, payload: 'a', lane: undefined, suspect: false }
-    await tellDuplicate(context, { ...member, parked: {} as never }, 7)
+    await callOnDuplicate(context, { ...member, parked: {} as never }, 7)
     expect(onDuplicate).not.toHaveBeenCalled()
-    await tellDuplicate(context, member, 7)
+    await callOnDuplicate(context, member, 7)
     expect(onDuplicate).toHaveBeenCalledTimes(1)
   })
 
