@@ -90,9 +90,9 @@ test('the error does not repeat what the condition threw before it answered', as
     if (calls === 1) throw new Error('too early')
     return false
   }
-  const missed = until(early, { what: 'it', deadlineMs: 5, everyMs: 10 })
+  const missed = until(early, { what: 'it', deadlineMs: 500, everyMs: 600 })
   await expect(missed).rejects.toMatchObject({
-    message: 'waited 5 ms for: it',
+    message: 'waited 500 ms for: it',
     cause: undefined,
   })
 })
