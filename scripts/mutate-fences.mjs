@@ -66,7 +66,8 @@ function copyPackages(copy) {
 }
 
 async function runTests(copy, tests) {
-  const args = ['run', '--project=int', '--bail=1', ...tests]
+  // What waits forever without its fence counts as noticed.
+  const args = ['run', '--project=int', '--bail=1', '--testTimeout=30000', ...tests]
   const ended = await run(tool('vitest'), args, { cwd: copy, quiet: true })
   if (ended.output.includes('No test files found')) throw new Error(ended.output)
   return ended
