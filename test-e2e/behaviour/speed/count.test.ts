@@ -5,8 +5,8 @@ import { test } from 'vitest'
 import { count, expectAtMost } from './expect-at-most.ts'
 
 /*
- * Bounds on the work for one clean event, beside a store that does nothing and over a pool of the guard's own. Lower
- * them when the path becomes shorter.
+ * Bounds on the work for one clean event, beside a store that does nothing and over a pool of the guard's own. They have
+ * room on purpose: between 191 and 150 calls no ratio of the benchmarks changed. What they notice is a doubled path.
  */
 const MOST = { promises: 18, timers: 1, calls: 200 }
 /** The handler's statement and pg itself are included. */
