@@ -17,7 +17,7 @@ async function runFromSource(file, args) {
   return code
 }
 
-/** Every scene of the crash tests, of which `npm test` plays a sample; of one broker or of all. */
+/** Every scenario of the crash tests, of which `npm test` plays a sample; of one broker or of all. */
 async function crashMatrix(args) {
   const broker = args[args.indexOf('--broker') + 1]
   const isOne = args.includes('--broker') && broker !== 'all'

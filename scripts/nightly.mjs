@@ -33,7 +33,7 @@ async function runTagged(filters) {
   return runTests({ args: named, common })
 }
 
-/** Every scene of the crash tests, of which `npm test` plays a sample. */
+/** Every scenario of the crash tests, of which `npm test` plays a sample. */
 const runCrashMatrix = () =>
   runTests({
     args: [...crashTests(), HTTP_CRASH_TEST],

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import type { Claim, EventId, Fingerprint, LeaseSession, OwnerToken } from '@onceward/core'
 import type { Redis } from 'ioredis'
 import { alternate, type Contestant, inLanes } from '../runner/rounds.ts'
-import { type Cache, openCache, openLeases } from './stage.ts'
+import { type Cache, openCache, openLeases } from './testbed.ts'
 
 const BATCH = 100
 /** Concurrent batches. */

@@ -6,7 +6,7 @@ import { wrapSqs } from '@onceward/sqs'
 import { toDelivery } from '../load/effects.ts'
 import { CONCURRENCY, type Contestant, inLanes } from '../runner/rounds.ts'
 import { settle } from '../scenarios/guard.ts'
-import { type Cache, type Database, PATIENT } from './stage.ts'
+import { type Cache, type Database, PATIENT } from './testbed.ts'
 
 const SLICE = 100
 /** The number of done events that all duplicates are copies of. */

@@ -10,8 +10,8 @@ import {
 } from '../runner/rounds.ts'
 import type { Scale } from '../runner/scale.ts'
 import { settle } from '../scenarios/guard.ts'
-import type { Stage } from './stage.ts'
 import { logBytes } from './table.ts'
+import type { Testbed } from './testbed.ts'
 
 const BATCH = 100
 /** A multiple of the events of a round, because batches are fast. */
@@ -37,21 +37,21 @@ export interface Grown {
   readonly ratios: Readonly<Record<string, number>>
 }
 
-interface Stages {
-  readonly empty: Stage
-  readonly full: Stage
+interface Testbeds {
+  readonly empty: Testbed
+  readonly full: Testbed
 }
 
 /** After a checkpoint the log takes every page as a whole when it is first written: the slowest minute. */
 export async function roundsAfterCheckpoint(
-  { empty, full }: Stages,
+  { empty, full }: Testbeds,
   { rounds, events }: Scale,
 ): Promise<Grown> {
   const notes = { empty: new Notes(), full: new Notes() }
   const rates = await alternate(
     [
-      contestant('empty', { stage: empty, notes: notes.empty }),
-      contestant('full', { stage: full, notes: notes.full }),
+      contestant('empty', { testbed: empty, notes: notes.empty }),
+      contestant('full', { testbed: full, notes: notes.full }),
     ],
     { rounds, events },
   )
@@ -66,15 +66,15 @@ export async function roundsAfterCheckpoint(
 
 /** Batches beside an empty table, beside a full one, and beside a full one that is swept, in turn. */
 export async function roundsBeside(
-  { empty, full }: Stages,
+  { empty, full }: Testbeds,
   { rounds, events }: Scale,
 ): Promise<Grown> {
   const notes = { empty: new Notes(), full: new Notes(), swept: new Notes() }
   const rates = await alternate(
     [
-      contestant('empty', { stage: empty, notes: notes.empty }),
-      contestant('full', { stage: full, notes: notes.full }),
-      contestant('swept', { stage: full, notes: notes.swept, isSwept: true }),
+      contestant('empty', { testbed: empty, notes: notes.empty }),
+      contestant('full', { testbed: full, notes: notes.full }),
+      contestant('swept', { testbed: full, notes: notes.swept, isSwept: true }),
     ],
     { rounds, events },
   )
@@ -98,13 +98,13 @@ export async function roundsBeside(
 const longestPause = (notes: Notes): number => Math.max(...notes.of('pause'))
 
 interface Beside {
-  readonly stage: Stage
+  readonly testbed: Testbed
   readonly notes: Notes
   readonly isSwept?: boolean
 }
 
-function contestant(name: string, { stage, notes, isSwept = false }: Beside): Contestant {
-  const { pool, guard } = stage
+function contestant(name: string, { testbed, notes, isSwept = false }: Beside): Contestant {
+  const { pool, guard } = testbed
   return {
     name,
     factor: FACTOR,
@@ -117,7 +117,7 @@ function contestant(name: string, { stage, notes, isSwept = false }: Beside): Co
       return async () => {
         const stop = new AbortController()
         const before = await logBytes(pool)
-        const sweeping = isSwept ? stage.sweep(stop.signal) : undefined
+        const sweeping = isSwept ? testbed.sweep(stop.signal) : undefined
         const timed = await timedBatches(slices, (slice) => settle(guard, slice, 'processed'))
         stop.abort()
         const step = (await sweeping) ?? 0

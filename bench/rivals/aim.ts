@@ -1,6 +1,6 @@
 import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import type { Cache } from '../redis/stage.ts'
+import type { Cache } from '../redis/testbed.ts'
 import type { Moment } from './wire.ts'
 
 /** What happens to Redis: nothing, FLUSHALL at each kill, or dead from the first kill to the last. */

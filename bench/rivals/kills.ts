@@ -9,7 +9,7 @@ import {
 import { until } from '@onceward/testing'
 import type { PostgresServer, SqsConnection } from '@onceward/testing/servers'
 import { createEffects } from '../load/effects.ts'
-import { openCache } from '../redis/stage.ts'
+import { openCache } from '../redis/testbed.ts'
 import { Aim, type Fate, strike } from './aim.ts'
 import { MOST } from './by-hand.ts'
 import { withPool } from './database.ts'

@@ -42,18 +42,18 @@ const AHEAD = 20_000
 export async function amqpBenchmark(scale: Scale): Promise<Benchmark> {
   await using server = await postgres({ settings: DURABLE })
   await using broker = await rabbitmq()
-  await using stage = await openStage(await server.createDatabase(), broker.connection.url)
-  await migrate(stage.pool)
-  await createEffects(stage.pool)
-  const meter = await processorMeter(stage.pool)
-  const { rates, costs } = await alternateMetered(contestants(stage), scale, () => meter)
+  await using testbed = await openTestbed(await server.createDatabase(), broker.connection.url)
+  await migrate(testbed.pool)
+  await createEffects(testbed.pool)
+  const meter = await processorMeter(testbed.pool)
+  const { rates, costs } = await alternateMetered(contestants(testbed), scale, () => meter)
   return {
     name: 'amqp',
     unit: 'events/s',
     values: {
       ...Object.fromEntries([...rates].map(([name, round]) => [name, median(round)])),
       ...processorTimes(costs),
-      ...(await grow(stage, scale.growth)),
+      ...(await grow(testbed, scale.growth)),
     },
     ratios: {
       each: ratioOf(rates, 'consumeAmqp-each', 'bare-consumer'),
@@ -69,15 +69,15 @@ export async function amqpBenchmark(scale: Scale): Promise<Benchmark> {
   }
 }
 
-const contestants = (stage: Stage): readonly Contestant[] => [
-  drained('bare-consumer', stage, bare),
-  drained('guard-in-own-loop', stage, ownLoop),
-  drained('consumeAmqp-each', stage, guarded('each')),
-  { ...drained('consumeAmqp-batch', stage, guarded('batch')), factor: MORE },
-  { ...endToEnd(stage), factor: MORE },
+const contestants = (testbed: Testbed): readonly Contestant[] => [
+  drained('bare-consumer', testbed, bare),
+  drained('guard-in-own-loop', testbed, ownLoop),
+  drained('consumeAmqp-each', testbed, guarded('each')),
+  { ...drained('consumeAmqp-batch', testbed, guarded('batch')), factor: MORE },
+  { ...endToEnd(testbed), factor: MORE },
 ]
 
-interface Stage extends AsyncDisposable {
+interface Testbed extends AsyncDisposable {
   readonly pool: Pool
   readonly databaseUrl: string
   readonly url: string
@@ -85,7 +85,7 @@ interface Stage extends AsyncDisposable {
   publish(queue: string, events: number): Promise<void>
 }
 
-async function openStage(databaseUrl: string, url: string): Promise<Stage> {
+async function openTestbed(databaseUrl: string, url: string): Promise<Testbed> {
   // The only limit of the bare consumer's concurrency.
   const pool = new Pool({ connectionString: databaseUrl, max: CONCURRENCY })
   pool.on('error', () => undefined)
@@ -115,18 +115,18 @@ interface Started {
 }
 
 /** Prepares a consumer whose pool is warm; resolves with the function that starts it. */
-type Prepare = (stage: Stage, run: Run) => Promise<() => Promise<Started>>
+type Prepare = (testbed: Testbed, run: Run) => Promise<() => Promise<Started>>
 
 /** From a full queue. */
-function drained(name: string, stage: Stage, prepare: Prepare): Contestant {
+function drained(name: string, testbed: Testbed, prepare: Prepare): Contestant {
   return {
     name,
     prepare: async (events) => {
-      const queue = await newQueue(stage.url)
-      await stage.publish(queue, events)
+      const queue = await newQueue(testbed.url)
+      await testbed.publish(queue, events)
       const watch = new Stopwatch(events)
       const observe = countingObserver('processed', watch)
-      const start = await prepare(stage, { queue, watch, observe })
+      const start = await prepare(testbed, { queue, watch, observe })
       return async () => {
         const started = await start()
         const took = await watch.took
@@ -138,18 +138,18 @@ function drained(name: string, stage: Stage, prepare: Prepare): Contestant {
 }
 
 /** From the first publish to the last settled event, while a publisher sends as fast as it can. */
-function endToEnd(stage: Stage): Contestant {
+function endToEnd(testbed: Testbed): Contestant {
   return {
     name: 'end-to-end-batch',
     prepare: async (events) => {
-      const queue = await newQueue(stage.url)
+      const queue = await newQueue(testbed.url)
       const watch = new Stopwatch(events)
       const observe = countingObserver('processed', watch)
-      const start = await guarded('batch')(stage, { queue, watch, observe })
+      const start = await guarded('batch')(testbed, { queue, watch, observe })
       const started = await start()
       return async () => {
         watch.start()
-        await stage.publish(queue, events)
+        await testbed.publish(queue, events)
         const took = await watch.took
         await started.end()
         return took
@@ -172,11 +172,11 @@ interface Handling {
 }
 
 /** A consumer of amqplib that acks what was handled. */
-function byHand(prepare: (stage: Stage) => Promise<Handling>): Prepare {
-  return async (stage, { queue, watch }) => {
-    const { handle, close } = await prepare(stage)
+function byHand(prepare: (testbed: Testbed) => Promise<Handling>): Prepare {
+  return async (testbed, { queue, watch }) => {
+    const { handle, close } = await prepare(testbed)
     return async () => {
-      const connection = await connect(stage.url)
+      const connection = await connect(testbed.url)
       const channel = await connection.createChannel()
       await channel.prefetch(PREFETCH)
       const handleAndAck = async (message: ConsumeMessage): Promise<void> => {
@@ -259,12 +259,12 @@ function watched(connection: ChannelModel, watch: Stopwatch): ChannelModel {
 }
 
 /** How much the heap grows with very many deliveries. */
-async function grow(stage: Stage, events: number): Promise<Readonly<Record<string, number>>> {
-  const queue = await newQueue(stage.url)
+async function grow(testbed: Testbed, events: number): Promise<Readonly<Record<string, number>>> {
+  const queue = await newQueue(testbed.url)
   const watch = new Stopwatch(events)
   const { observe, growth } = weighing(events, countingObserver('processed', watch))
   let settled = 0
-  const start = await guarded('batch')(stage, {
+  const start = await guarded('batch')(testbed, {
     queue,
     watch,
     observe: (record) => {
@@ -275,7 +275,7 @@ async function grow(stage: Stage, events: number): Promise<Readonly<Record<strin
   const started = await start()
   for (let sent = 0; sent < events; sent += AHEAD / 2) {
     await until(() => sent - settled <= AHEAD / 2, { deadlineMs: 600_000 })
-    await stage.publish(queue, Math.min(AHEAD / 2, events - sent))
+    await testbed.publish(queue, Math.min(AHEAD / 2, events - sent))
   }
   await watch.took
   await started.end()

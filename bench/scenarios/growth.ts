@@ -3,8 +3,8 @@ import { tmpdir, totalmem } from 'node:os'
 import { postgres } from '@onceward/testing/servers'
 import { DURABLE } from '../load/effects.ts'
 import { roundsAfterCheckpoint, roundsBeside } from '../retention/rounds.ts'
-import { openStage } from '../retention/stage.ts'
 import { fill, fillAsSwept, indexBytes } from '../retention/table.ts'
+import { openTestbed } from '../retention/testbed.ts'
 import type { Benchmark } from '../runner/report.ts'
 import type { Scale } from '../runner/scale.ts'
 
@@ -32,8 +32,8 @@ const OF_A_SERVER = {
 /** Batches beside a growing table of processed events, as far as time and disk allow. */
 export async function growthBenchmark(scale: Scale): Promise<Benchmark> {
   await using server = await postgres({ settings: { ...DURABLE, ...OF_A_SERVER } })
-  await using empty = await openStage(await server.createDatabase())
-  await using full = await openStage(await server.createDatabase())
+  await using empty = await openTestbed(await server.createDatabase())
+  await using full = await openTestbed(await server.createDatabase())
   const endsAt = performance.now() + scale.minutes * MINUTE_MS
   const values: Record<string, number> = {}
   const ratios: Record<string, number> = {}

@@ -58,8 +58,8 @@ export async function guardBenchmark(scale: Scale): Promise<Benchmark> {
   const { host, port } = server.connection
   await using far = await startProxyProcess({ host, port }, LATENCY_MS)
   const farUrl = Object.assign(new URL(url), { port: String(far.connection.port) }).href
-  await using near = await openStage(url)
-  await using distant = await openStage(farUrl)
+  await using near = await openTestbed(url)
+  await using distant = await openTestbed(farUrl)
   for (const schema of SCHEMAS) await migrate(near.pool, { schema })
   await createEffects(near.pool)
   const statements = await openStatements(url, CONCURRENCY)
@@ -71,8 +71,8 @@ export async function guardBenchmark(scale: Scale): Promise<Benchmark> {
 }
 
 async function measure(
-  near: Stage & { readonly statements: Pool },
-  distant: Stage,
+  near: Testbed & { readonly statements: Pool },
+  distant: Testbed,
   scale: Scale,
 ): Promise<Benchmark> {
   const meter = await processorMeter(near.pool)
@@ -122,7 +122,7 @@ async function measure(
 const SCHEMAS = ['onceward', 'bench_each', 'bench_shared', 'bench_bulk'] as const
 
 /** A pool and the guards on it. */
-export interface Stage extends AsyncDisposable {
+export interface Testbed extends AsyncDisposable {
   readonly pool: Pool
   /** On a pool of its own. */
   readonly each: Guard
@@ -133,7 +133,7 @@ export interface Stage extends AsyncDisposable {
   readonly bulk: Guard
 }
 
-async function openStage(connectionString: string): Promise<Stage> {
+async function openTestbed(connectionString: string): Promise<Testbed> {
   // The guard keeps two connections for itself, which are idle here.
   const pool = new Pool({ connectionString, max: CONCURRENCY + 2, ...KEPT })
   pool.on('error', () => undefined)
@@ -156,7 +156,7 @@ async function openStage(connectionString: string): Promise<Stage> {
       )
     },
   )
-  const stage = {
+  const testbed = {
     pool,
     each: guard('bench-each', { inbox: own('bench_each') }),
     shared: guard('bench-shared', { inbox: pgInbox(pool, { schema: 'bench_shared' }) }),
@@ -164,9 +164,9 @@ async function openStage(connectionString: string): Promise<Stage> {
     bulk,
   }
   return {
-    ...stage,
+    ...testbed,
     [Symbol.asyncDispose]: async () => {
-      const { each, shared, batch } = stage
+      const { each, shared, batch } = testbed
       await Promise.all([each, shared, batch, bulk].map((guard) => guard.close()))
       await pool.end()
     },
@@ -188,7 +188,7 @@ const runBatches =
     return () => inLanes(slices, CONCURRENCY, work)
   }
 
-function contestants({ pool, each, shared, batch, bulk }: Stage): readonly Contestant[] {
+function contestants({ pool, each, shared, batch, bulk }: Testbed): readonly Contestant[] {
   const again = (guard: Guard) => async (events: number) => {
     const slices = Array.from({ length: events / BATCH }, () =>
       Array.from({ length: BATCH }, toDelivery),

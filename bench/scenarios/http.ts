@@ -1,6 +1,6 @@
 import { postgres } from '@onceward/testing/servers'
 import { createEffects, DURABLE } from '../load/effects.ts'
-import { openCache } from '../redis/stage.ts'
+import { openCache } from '../redis/testbed.ts'
 import { FATES } from '../rivals/aim.ts'
 import { withPool } from '../rivals/database.ts'
 import { killServerTenTimes } from '../rivals/http/kills.ts'

@@ -14,7 +14,7 @@ import {
   type Order,
   write,
 } from '../load/effects.ts'
-import { openStage, type Stage, unique, watched } from '../load/kafka-stage.ts'
+import { openTestbed, type Testbed, unique, watched } from '../load/kafka-testbed.ts'
 import { processed, roundGuard, warm } from '../load/round-guard.ts'
 import { countingObserver, type Observer, weighing } from '../runner/observer.ts'
 import { processorMeter } from '../runner/processor-time.ts'
@@ -43,14 +43,14 @@ export async function kafkaBenchmark(scale: Scale): Promise<Benchmark> {
   await using server = await postgres({ settings: DURABLE })
   await using broker = await kafka()
   await using cache = await redis()
-  await using stage = await openStage(await server.createDatabase(), broker.connection)
+  await using testbed = await openTestbed(await server.createDatabase(), broker.connection)
   await using client = disposable(new Redis(cache.connection.url))
-  await migrate(stage.pool)
-  await createEffects(stage.pool)
+  await migrate(testbed.pool)
+  await createEffects(testbed.pool)
   const leases = redisLeases(client.redis)
   const rounds = Math.min(scale.rounds, MOST_ROUNDS)
-  const meter = await processorMeter(stage.pool)
-  const all = contestants(stage, leases)
+  const meter = await processorMeter(testbed.pool)
+  const all = contestants(testbed, leases)
   const { rates, costs } = await alternateMetered(
     all,
     { rounds, events: scale.events },
@@ -60,7 +60,7 @@ export async function kafkaBenchmark(scale: Scale): Promise<Benchmark> {
   return {
     name: 'kafka',
     unit: 'events/s',
-    values: { ...values, ...processorTimes(costs), ...(await grow(stage, scale.growth)) },
+    values: { ...values, ...processorTimes(costs), ...(await grow(testbed, scale.growth)) },
     ratios: {
       each: ratioOf(rates, 'consumeKafka-each', 'bare-eachMessage'),
       'each-of-eachBatch': ratioOf(rates, 'consumeKafka-each', 'bare-eachBatch-16'),
@@ -79,26 +79,28 @@ export async function kafkaBenchmark(scale: Scale): Promise<Benchmark> {
   }
 }
 
-function contestants(stage: Stage, leases: LeaseStore): readonly Contestant[] {
+function contestants(testbed: Testbed, leases: LeaseStore): readonly Contestant[] {
   return [
     ...lasting(LENGTHS.each, [
-      bare(stage, 'bare-eachMessage', async (watch) => {
-        const { handle } = await unguarded(stage)
+      bare(testbed, 'bare-eachMessage', async (watch) => {
+        const { handle } = await unguarded(testbed)
         const eachMessage = async ({ message }: EachMessagePayload): Promise<void> => {
           await handle(message)
           watch.count()
         }
         return { config: { eachMessage } }
       }),
-      bare(stage, 'bare-eachBatch-16', async (watch) => inBatches(await unguarded(stage), watch)),
-      bare(stage, 'guard-in-own-loop', async (watch) => inBatches(await alone(stage), watch)),
-      guarded(stage, 'consumeKafka-each', { transaction: 'each' }),
+      bare(testbed, 'bare-eachBatch-16', async (watch) =>
+        inBatches(await unguarded(testbed), watch),
+      ),
+      bare(testbed, 'guard-in-own-loop', async (watch) => inBatches(await alone(testbed), watch)),
+      guarded(testbed, 'consumeKafka-each', { transaction: 'each' }),
     ]),
-    ...lasting(LENGTHS.batch, [guarded(stage, 'consumeKafka-batch', { transaction: 'batch' })]),
+    ...lasting(LENGTHS.batch, [guarded(testbed, 'consumeKafka-batch', { transaction: 'batch' })]),
     ...lasting(LENGTHS.read, [
-      replayed(stage, 'replay', { transaction: 'batch' }),
-      replayed(stage, 'replay-redis', { transaction: 'batch', leases }),
-      bare(stage, 'read-only', async (watch) => ({
+      replayed(testbed, 'replay', { transaction: 'batch' }),
+      replayed(testbed, 'replay-redis', { transaction: 'batch', leases }),
+      bare(testbed, 'read-only', async (watch) => ({
         config: { eachBatch: async ({ batch }) => watch.count(batch.messages.length) },
       })),
     ]),
@@ -110,7 +112,7 @@ interface Handling {
   close?(): Promise<void>
 }
 
-async function unguarded({ pool }: Stage): Promise<Handling> {
+async function unguarded({ pool }: Testbed): Promise<Handling> {
   await warm((delivery) => inTransaction(pool, (tx) => write(tx, decode(delivery))))
   return {
     handle: ({ value }) => {
@@ -121,7 +123,7 @@ async function unguarded({ pool }: Stage): Promise<Handling> {
 }
 
 /** The guard without the adapter. */
-async function alone({ databaseUrl }: Stage): Promise<Handling> {
+async function alone({ databaseUrl }: Testbed): Promise<Handling> {
   const guard = await roundGuard({ connectionString: databaseUrl, consumer: unique() })
   return {
     handle: ({ value, key }) =>
@@ -151,18 +153,18 @@ const lasting = (factor: number, all: readonly Contestant[]): readonly Contestan
   all.map((contestant) => ({ ...contestant, factor }))
 
 function bare(
-  stage: Stage,
+  testbed: Testbed,
   name: string,
   prepare: (watch: Stopwatch) => Promise<Running>,
 ): Contestant {
   return {
     name,
     prepare: async (events) => {
-      const topic = await stage.topicOf(events)
+      const topic = await testbed.topicOf(events)
       const watch = new Stopwatch(events)
       const { config, close } = await prepare(watch)
       return async () => {
-        const consumer = watched(stage.kafka, watch).consumer({ groupId: unique() })
+        const consumer = watched(testbed.kafka, watch).consumer({ groupId: unique() })
         await consumer.connect()
         await consumer.subscribe({ topics: [topic], fromBeginning: true })
         await consumer.run(config)
@@ -182,7 +184,7 @@ interface GuardedOptions {
 }
 
 function guarded(
-  stage: Stage,
+  testbed: Testbed,
   name: string,
   options: GuardedOptions,
   by: 'processed' | 'duplicate' = 'processed',
@@ -190,16 +192,16 @@ function guarded(
   return {
     name,
     prepare: async (events) => {
-      const topic = await stage.topicOf(events)
+      const topic = await testbed.topicOf(events)
       const watch = new Stopwatch(events)
-      const guard = await guardOf(stage, options, countingObserver(by, watch))
-      return () => consumed(stage, { topic, guard, watch })
+      const guard = await guardOf(testbed, options, countingObserver(by, watch))
+      return () => consumed(testbed, { topic, guard, watch })
     },
   }
 }
 
 function guardOf(
-  { databaseUrl }: Stage,
+  { databaseUrl }: Testbed,
   options: GuardedOptions,
   observe: Observer,
 ): Promise<Guard> {
@@ -215,7 +217,7 @@ interface Run {
   readonly watch: Stopwatch
 }
 
-async function consumed({ kafka: client }: Stage, { topic, guard, watch }: Run): Promise<number> {
+async function consumed({ kafka: client }: Testbed, { topic, guard, watch }: Run): Promise<number> {
   const consumption = await consumeKafka(watched(client, watch), guard, {
     topics: [topic],
     groupId: unique(),
@@ -228,10 +230,10 @@ async function consumed({ kafka: client }: Stage, { topic, guard, watch }: Run):
 }
 
 /** Reads processed records again from offset 0. */
-function replayed(stage: Stage, name: string, options: GuardedOptions): Contestant {
+function replayed(testbed: Testbed, name: string, options: GuardedOptions): Contestant {
   const consumer = `bench-${name}`
-  const again = guarded(stage, name, { ...options, consumer }, 'duplicate')
-  const first = guarded(stage, name, { ...options, consumer })
+  const again = guarded(testbed, name, { ...options, consumer }, 'duplicate')
+  const first = guarded(testbed, name, { ...options, consumer })
   let isDone = false
   return {
     ...again,
@@ -244,12 +246,12 @@ function replayed(stage: Stage, name: string, options: GuardedOptions): Contesta
 }
 
 /** How much the heap grows with very many records. */
-async function grow(stage: Stage, events: number): Promise<Readonly<Record<string, number>>> {
-  const topic = await stage.topicOf(events)
+async function grow(testbed: Testbed, events: number): Promise<Readonly<Record<string, number>>> {
+  const topic = await testbed.topicOf(events)
   const watch = new Stopwatch(events)
   const { observe, growth } = weighing(events, countingObserver('processed', watch))
-  const guard = await guardOf(stage, { transaction: 'batch' }, observe)
-  await consumed(stage, { topic, guard, watch })
+  const guard = await guardOf(testbed, { transaction: 'batch' }, observe)
+  await consumed(testbed, { topic, guard, watch })
   return growth()
 }
 

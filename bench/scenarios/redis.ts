@@ -2,8 +2,8 @@ import type { Guard } from '@onceward/core'
 import { redisLeases } from '@onceward/redis'
 import { toDelivery } from '../load/effects.ts'
 import { bareContestants, growMarks } from '../redis/marks.ts'
-import { type Cache, type Database, openCache, openDatabase, PATIENT } from '../redis/stage.ts'
 import { type Asked, stormContestants } from '../redis/storm.ts'
+import { type Cache, type Database, openCache, openDatabase, PATIENT } from '../redis/testbed.ts'
 import type { Benchmark } from '../runner/report.ts'
 import {
   alternate,

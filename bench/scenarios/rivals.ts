@@ -1,7 +1,7 @@
 import { postgres } from '@onceward/testing/servers'
 import { createEffects, DURABLE } from '../load/effects.ts'
 import { startSqsProcess } from '../load/proxy-process.ts'
-import { openCache } from '../redis/stage.ts'
+import { openCache } from '../redis/testbed.ts'
 import { FATES } from '../rivals/aim.ts'
 import { costsOf } from '../rivals/costs.ts'
 import { withPool } from '../rivals/database.ts'

@@ -46,12 +46,12 @@ const POLLS = 2
 export async function sqsBenchmark(scale: Scale): Promise<Benchmark> {
   await using server = await postgres({ settings: DURABLE })
   await using queues = await startSqsProcess()
-  await using stage = await openStage(await server.createDatabase(), queues.connection)
-  await migrate(stage.pool)
-  await createEffects(stage.pool)
-  const contestants = [bareLoop(stage), guardedLoop(stage), guarded(stage)]
+  await using testbed = await openTestbed(await server.createDatabase(), queues.connection)
+  await migrate(testbed.pool)
+  await createEffects(testbed.pool)
+  const contestants = [bareLoop(testbed), guardedLoop(testbed), guarded(testbed)]
   const size = { ...scale, events: scale.events / 2 }
-  const meter = await processorMeter(stage.pool)
+  const meter = await processorMeter(testbed.pool)
   const { rates, costs } = await alternateMetered(contestants, size, () => meter)
   return {
     name: 'sqs',
@@ -71,13 +71,13 @@ export async function sqsBenchmark(scale: Scale): Promise<Benchmark> {
   }
 }
 
-interface Stage extends AsyncDisposable {
+interface Testbed extends AsyncDisposable {
   readonly pool: Pool
   readonly databaseUrl: string
   readonly client: SQSClient
 }
 
-async function openStage(databaseUrl: string, connection: SqsConnection): Promise<Stage> {
+async function openTestbed(databaseUrl: string, connection: SqsConnection): Promise<Testbed> {
   const pool = new Pool({ connectionString: databaseUrl, max: CONCURRENCY })
   pool.on('error', () => undefined)
   const client = new SQSClient(connection)
@@ -98,7 +98,7 @@ interface Handling {
 }
 
 /** A loop that deletes what was handled. */
-function byHand(name: string, { client }: Stage, prepare: () => Promise<Handling>): Contestant {
+function byHand(name: string, { client }: Testbed, prepare: () => Promise<Handling>): Contestant {
   return {
     name,
     prepare: async (events) => {
@@ -124,9 +124,9 @@ function byHand(name: string, { client }: Stage, prepare: () => Promise<Handling
   }
 }
 
-const bareLoop = (stage: Stage): Contestant =>
-  byHand('bare-loop', stage, async () => {
-    const { pool } = stage
+const bareLoop = (testbed: Testbed): Contestant =>
+  byHand('bare-loop', testbed, async () => {
+    const { pool } = testbed
     await warm((delivery) => inTransaction(pool, (tx) => write(tx, decode(delivery))))
     return {
       handle: async ({ Body = '' }) => {
@@ -137,9 +137,9 @@ const bareLoop = (stage: Stage): Contestant =>
   })
 
 /** The guard without the adapter. */
-const guardedLoop = (stage: Stage): Contestant =>
-  byHand('guard-in-own-loop', stage, async () => {
-    const guard = await roundGuard({ connectionString: stage.databaseUrl })
+const guardedLoop = (testbed: Testbed): Contestant =>
+  byHand('guard-in-own-loop', testbed, async () => {
+    const guard = await roundGuard({ connectionString: testbed.databaseUrl })
     return {
       handle: ({ Body = '', MessageAttributes = {} }) => {
         const key = MessageAttributes['idempotency-key']?.StringValue ?? ''
@@ -149,7 +149,7 @@ const guardedLoop = (stage: Stage): Contestant =>
     }
   })
 
-function guarded({ databaseUrl, client }: Stage): Contestant {
+function guarded({ databaseUrl, client }: Testbed): Contestant {
   return {
     name: 'consumeSqs',
     prepare: async (events) => {

@@ -8,11 +8,11 @@ import type { LeaseLeft } from './rows.ts'
 export const FATES = ['absent', 'up', 'down', 'flushed', 'restarted'] as const
 export type Fate = (typeof FATES)[number]
 
-/** The Redis of one scene, or none. */
+/** The Redis of one scenario, or none. */
 export interface Cache extends AsyncDisposable {
   /** What workers are told about the Redis. */
   readonly config: Pick<WorkerConfig, 'redisPort'>
-  /** Does to Redis what the scene says. */
+  /** Does to Redis what the scenario says. */
   strike(): Promise<void>
   /** Makes every waiting event due now. */
   makeDue(): Promise<void>
@@ -20,7 +20,7 @@ export interface Cache extends AsyncDisposable {
   leaseOf(key: string): Promise<LeaseLeft | undefined>
 }
 
-/** Starts a Redis for this scene alone, because scenes run concurrently. */
+/** Starts a Redis for this scenario alone, because scenarios run concurrently. */
 export async function openCache(fate: Fate): Promise<Cache> {
   if (fate === 'absent') return ABSENT
   const server = await redis({ native: true })

@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest'
 import { BROKER_NAMES } from '../brokers/index.ts'
 import { diceOf, seedOf } from '../support/dice.ts'
-import { everyScene, nameOf, sampleOf } from './matrix.ts'
+import { everyScenario, nameOf, sampleOf } from './matrix.ts'
 
-describe.each(BROKER_NAMES)('the scenes of %s that npm test plays', (broker) => {
+describe.each(BROKER_NAMES)('the scenarios of %s that npm test plays', (broker) => {
   const namesOf = (seed: number): readonly string[] => sampleOf(broker, diceOf(seed)).map(nameOf)
 
   it('are five of different rows, whatever the seed', () => {
@@ -19,8 +19,8 @@ describe.each(BROKER_NAMES)('the scenes of %s that npm test plays', (broker) => 
     expect(commits.map((seed) => namesOf(seed).join())).toEqual(played)
   })
 
-  it('are all scenes in time', () => {
-    const left = new Set(everyScene(broker).map(nameOf))
+  it('are all scenarios in time', () => {
+    const left = new Set(everyScenario(broker).map(nameOf))
     for (let commit = 1; commit <= 3_000; commit += 1) {
       for (const name of namesOf(seedOf((commit * 0x9e37_79b1).toString(16)))) left.delete(name)
     }

@@ -4,7 +4,7 @@ import { createDice, type Dice, seedOfCommit, shuffled } from '../support/dice.t
 import { FATES, type Fate } from './cache.ts'
 import { ROWS, type Row, wordOf } from './rows.ts'
 
-export interface Scene {
+export interface Scenario {
   readonly broker: BrokerName
   readonly row: Row
   readonly fate: Fate
@@ -13,23 +13,23 @@ export interface Scene {
 }
 
 /**
- * The scenes of a broker: all of them with ONCEWARD_CRASH_MATRIX=all, otherwise some, chosen by the seed. The seed turns
- * with the commit, so that in time every scene is played. It is printed, and ONCEWARD_E2E_SEED repeats it.
+ * The scenarios of a broker: all of them with ONCEWARD_CRASH_MATRIX=all, otherwise some, chosen by the seed. The seed turns
+ * with the commit, so that in time every scenario is played. It is printed, and ONCEWARD_E2E_SEED repeats it.
  */
-export function scenesOf(broker: BrokerName): readonly Scene[] {
-  if (process.env['ONCEWARD_CRASH_MATRIX'] === 'all') return everyScene(broker)
+export function scenariosOf(broker: BrokerName): readonly Scenario[] {
+  if (process.env['ONCEWARD_CRASH_MATRIX'] === 'all') return everyScenario(broker)
   return sampleOf(broker, createDice(seedOfCommit()))
 }
 
-/** Scenes of one commit and broker. `npm run nightly` plays all. */
+/** Scenarios of one commit and broker. `npm run nightly` plays all. */
 const SAMPLE = 5
 
 /** Of different rows, with the values of every column about equally often. */
-export function sampleOf(broker: BrokerName, dice: Dice): readonly Scene[] {
-  return sample(everyScene(broker), dice)
+export function sampleOf(broker: BrokerName, dice: Dice): readonly Scenario[] {
+  return sample(everyScenario(broker), dice)
 }
 
-export function everyScene(broker: BrokerName): readonly Scene[] {
+export function everyScenario(broker: BrokerName): readonly Scenario[] {
   const fates = skipped('redis') ? (['absent'] as const) : FATES
   return ROWS.filter((row) => hasWord(broker, row)).flatMap((row) =>
     fates
@@ -37,7 +37,7 @@ export function everyScene(broker: BrokerName): readonly Scene[] {
       .flatMap((fate) =>
         (['each', 'batch'] as const).flatMap((transaction) =>
           (['the restarted process', 'another process'] as const).map(
-            (to): Scene => ({ broker, row, fate, transaction, to }),
+            (to): Scenario => ({ broker, row, fate, transaction, to }),
           ),
         ),
       ),
@@ -50,23 +50,23 @@ function hasWord(broker: BrokerName, row: Row): boolean {
   return word === undefined || BROKERS[broker].words[word] !== undefined
 }
 
-function sample(scenes: readonly Scene[], dice: Dice): readonly Scene[] {
-  const chosen: Scene[] = []
-  const commonness = (scene: Scene): number =>
-    chosen.filter(({ fate }) => fate === scene.fate).length * 2 +
-    chosen.filter(({ transaction }) => transaction === scene.transaction).length +
-    chosen.filter(({ to }) => to === scene.to).length
+function sample(scenarios: readonly Scenario[], dice: Dice): readonly Scenario[] {
+  const chosen: Scenario[] = []
+  const commonness = (scenario: Scenario): number =>
+    chosen.filter(({ fate }) => fate === scenario.fate).length * 2 +
+    chosen.filter(({ transaction }) => transaction === scenario.transaction).length +
+    chosen.filter(({ to }) => to === scenario.to).length
   for (const row of shuffled(ROWS, dice)) {
     if (chosen.length === SAMPLE) break
-    const candidates = scenes.filter((scene) => scene.row === row)
+    const candidates = scenarios.filter((scenario) => scenario.row === row)
     const least = Math.min(...candidates.map(commonness))
-    const scene = dice.pick(candidates.filter((candidate) => commonness(candidate) === least))
-    if (scene !== undefined) chosen.push(scene)
+    const scenario = dice.pick(candidates.filter((candidate) => commonness(candidate) === least))
+    if (scenario !== undefined) chosen.push(scenario)
   }
   return chosen
 }
 
-export function nameOf({ row, fate, transaction, to }: Scene): string {
+export function nameOf({ row, fate, transaction, to }: Scenario): string {
   const name = [row.case, `Redis ${fate}`, `transaction '${transaction}'`, `redelivered to ${to}`]
     .filter((part) => part !== undefined)
     .join(', ')

@@ -1,4 +1,4 @@
-import { isExact } from './books.ts'
+import { isExact } from './ledger.ts'
 import type { Plan } from './plan.ts'
 import type { RoundResult } from './round.ts'
 

@@ -1,13 +1,13 @@
 import { setTimeout as pause } from 'node:timers/promises'
-import { TestStage } from '../support/test-stage.ts'
+import { Testbed } from '../support/testbed.ts'
 import { Crew } from '../support/workers/crew.ts'
 import type { WorkerProcess } from '../support/workers/worker-process.ts'
-import { audit, type Books, openBooks } from './books.ts'
+import { audit, type Ledger, openLedger } from './ledger.ts'
 import type { Plan } from './plan.ts'
 import type { Servers } from './servers.ts'
 import { rage } from './storm.ts'
 
-export interface RoundResult extends Books {
+export interface RoundResult extends Ledger {
   readonly plan: Plan
   /** Settlements that workers reported. Deliveries that were in flight at a SIGKILL are not counted. */
   readonly deliveries: number
@@ -46,7 +46,7 @@ export async function playRound(
 ): Promise<RoundResult> {
   const startedAt = performance.now()
   const broker = await servers.broker(plan.broker)
-  await using stage = await TestStage.open({
+  await using testbed = await Testbed.open({
     queue: await broker.createQueue(),
     databaseUrl: await servers.postgres.createDatabase(),
     worker: {
@@ -59,24 +59,24 @@ export async function playRound(
         : undefined),
     },
   })
-  await openBooks(stage)
-  const crew = await Crew.of(WORKERS, stage, { scripts })
-  const progress = new Progress(stage, plan)
+  await openLedger(testbed)
+  const crew = await Crew.of(WORKERS, testbed, { scripts })
+  const progress = new Progress(testbed, plan)
   await Promise.all([
-    send(stage, plan, progress),
+    send(testbed, plan, progress),
     rage({ plan, crew, servers, broker, reached: (share) => progress.reached(share) }),
   ])
   await progress.reached(1)
-  await stage.drained(HANG_MS)
+  await testbed.drained(HANG_MS)
   const selfEnded = crew.deaths.filter((how) => how !== 'SIGKILL').map(String)
-  await endAll(stage, crew)
-  const books = await audit(stage, plan)
+  await endAll(testbed, crew)
+  const ledger = await audit(testbed, plan)
   return {
-    ...{ ...books, plan, selfEnded },
-    deliveries: settlementsOf(stage.workers),
-    deliveriesOfOlder: settlementsOf(stage.workers.filter(({ isOurs }) => !isOurs)),
+    ...{ ...ledger, plan, selfEnded },
+    deliveries: settlementsOf(testbed.workers),
+    deliveriesOfOlder: settlementsOf(testbed.workers.filter(({ isOurs }) => !isOurs)),
     kills: crew.deaths.length,
-    explanation: await stage.explain([...books.lost, ...books.doubled, ...books.wrongDead]),
+    explanation: await testbed.explain([...ledger.lost, ...ledger.doubled, ...ledger.wrongDead]),
     durationMs: performance.now() - startedAt,
   }
 }
@@ -86,14 +86,14 @@ const settlementsOf = (workers: readonly WorkerProcess[]): number =>
 
 /** Counts the events that have an effect or a published dead letter. Concurrent waits share one query. */
 class Progress {
-  readonly #stage: TestStage
+  readonly #testbed: Testbed
   readonly #total: number
   #dealtWith = 0
   #movedAtMs = performance.now()
   #look: Promise<void> | undefined
 
-  constructor(stage: TestStage, { events }: Plan) {
-    this.#stage = stage
+  constructor(testbed: Testbed, { events }: Plan) {
+    this.#testbed = testbed
     this.#total = events.length
   }
 
@@ -112,7 +112,7 @@ class Progress {
 
   async #lookAgain(): Promise<void> {
     // Postgres may be down; then the count stays as it is.
-    const { rows } = await this.#stage.pool
+    const { rows } = await this.#testbed.pool
       .query<{ n: number }>(DEALT_WITH)
       .catch(() => ({ rows: [] }))
     const dealtWith = rows[0]?.n ?? this.#dealtWith
@@ -124,12 +124,12 @@ class Progress {
 
   async #hang(least: number): Promise<Error> {
     const count = `${this.#dealtWith} of ${this.#total} events, wanted ${least}`
-    return new Error(`nothing moves: ${count}\n${await this.#stage.explain(['nobody'])}`)
+    return new Error(`nothing moves: ${count}\n${await this.#testbed.explain(['nobody'])}`)
   }
 }
 
 async function send(
-  stage: TestStage,
+  testbed: Testbed,
   { messages, events }: Plan,
   progress: Progress,
 ): Promise<void> {
@@ -138,26 +138,26 @@ async function send(
     await progress.count(Math.floor((from - BACKLOG) * ratio))
     const chunk = messages.slice(from, from + CHUNK)
     // A chunk that was not confirmed is sent again, as any producer does.
-    const isSent = (): Promise<true> => stage.send(chunk).then(() => true)
-    await stage.until(isSent, { what: 'the broker to take messages', deadlineMs: HANG_MS })
+    const isSent = (): Promise<true> => testbed.send(chunk).then(() => true)
+    await testbed.until(isSent, { what: 'the broker to take messages', deadlineMs: HANG_MS })
   }
 }
 
 /** A broker counts all that is left only if no worker has messages in flight. One more worker settles the rest. */
-async function endAll(stage: TestStage, crew: Crew): Promise<void> {
+async function endAll(testbed: Testbed, crew: Crew): Promise<void> {
   crew.end()
   await Promise.all(crew.members.map((worker) => worker.stop()))
-  for (let left = await depthOf(stage); left > 0; left = await depthOf(stage)) {
-    const finisher = stage.spawn('finisher')
+  for (let left = await depthOf(testbed); left > 0; left = await depthOf(testbed)) {
+    const finisher = testbed.spawn('finisher')
     await finisher.start()
     // An empty queue is not enough: messages that were prefetched and not started go back when the worker stops.
-    await stage.until(async () => finisher.settled.length >= left, {
+    await testbed.until(async () => finisher.settled.length >= left, {
       what: `${left} messages to be settled`,
       deadlineMs: HANG_MS,
     })
-    await stage.drained(HANG_MS)
+    await testbed.drained(HANG_MS)
     await finisher.stop()
   }
 }
 
-const depthOf = async ({ queue }: TestStage): Promise<number> => (await queue?.depth()) ?? 0
+const depthOf = async ({ queue }: Testbed): Promise<number> => (await queue?.depth()) ?? 0

@@ -2,14 +2,14 @@ import { skipped } from '@onceward/testing'
 import { afterAll, beforeAll, describe, test } from 'vitest'
 import type { RunningBroker } from '../brokers/broker.ts'
 import { BROKERS, type BrokerName } from '../brokers/index.ts'
-import { nameOf, scenesOf } from './matrix.ts'
-import { play } from './scene.ts'
+import { nameOf, scenariosOf } from './matrix.ts'
+import { play } from './scenario.ts'
 
-/** Registers the scenes of a broker, in the words of design.md §11. */
+/** Registers the scenarios of a broker, in the words of design.md §11. */
 export function describeCrashes(name: BrokerName): void {
   const { title, service, start } = BROKERS[name].servers.crash
-  const scenes = scenesOf(name)
-  const titles = [...new Set(scenes.map(({ row }) => row.title))]
+  const scenarios = scenariosOf(name)
+  const titles = [...new Set(scenarios.map(({ row }) => row.title))]
 
   describe.skipIf(skipped(service))(title, () => {
     let broker: RunningBroker
@@ -21,8 +21,8 @@ export function describeCrashes(name: BrokerName): void {
 
     describe.concurrent('the process dies', () => {
       describe.each(titles)('%s', (row) => {
-        for (const scene of scenes.filter((each) => each.row.title === row)) {
-          test(nameOf(scene), () => play(scene, broker))
+        for (const scenario of scenarios.filter((each) => each.row.title === row)) {
+          test(nameOf(scenario), () => play(scenario, broker))
         }
       })
     })

@@ -31,7 +31,7 @@ export async function countCharged(pool: Pool): Promise<number> {
 }
 
 /** The result of a run in the database, counted by order. */
-export interface Books {
+export interface Ledger {
   readonly events: number
   readonly effects: number
   readonly lost: number
@@ -67,7 +67,7 @@ const BALANCES = `
     sum(right_balance - balance)::int as "excessCents"
   from due`
 
-export async function audit(pool: Pool, sentTwice: readonly number[]): Promise<Books> {
+export async function audit(pool: Pool, sentTwice: readonly number[]): Promise<Ledger> {
   const charges = await pool.query(CHARGES, [sentTwice])
   const balances = await pool.query(BALANCES, [OPENING])
   return { ...charges.rows[0], ...balances.rows[0] }

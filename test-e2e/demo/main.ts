@@ -23,7 +23,7 @@ async function start(broker: DemoBroker, { broker: name }: DemoOptions): Promise
   })
 }
 
-interface Stage {
+interface Testbed {
   readonly progress: Progress
   readonly signal: AbortSignal
   report(result: DemoResult): void
@@ -32,7 +32,7 @@ interface Stage {
 /** The same orders, the same handler, the same kills: first without the guard, then with it. */
 async function demo(
   options: DemoOptions,
-  { progress, report, signal }: Stage,
+  { progress, report, signal }: Testbed,
 ): Promise<DemoResult> {
   const startedAt = performance.now()
   const broker = await BROKERS[options.broker].demo()
@@ -53,7 +53,7 @@ async function demo(
     progress.line(`the console is at ${consoleUrl}`)
   }
   const kills = killPlan(options.events, options.kills)
-  const scene = {
+  const scenario = {
     database,
     broker: options.broker,
     server,
@@ -65,8 +65,8 @@ async function demo(
     signal,
     migrated: options.console || options.screenshot !== undefined ? openConsole : undefined,
   }
-  const unguarded = await runPhase(scene, 'without')
-  const guarded = await runPhase(scene, 'with')
+  const unguarded = await runPhase(scenario, 'without')
+  const guarded = await runPhase(scenario, 'with')
   const result = { options, durationMs: performance.now() - startedAt, unguarded, guarded }
   report(result)
   if (options.screenshot !== undefined) {

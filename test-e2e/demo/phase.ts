@@ -3,14 +3,14 @@ import { type PostgresServer, until } from '@onceward/testing'
 import { Pool } from 'pg'
 import type { BrokerName } from '../brokers/index.ts'
 import { Crew } from './crew.ts'
-import { audit, type Books, countCharged, createOrders } from './database.ts'
+import { audit, countCharged, createOrders, type Ledger } from './database.ts'
 import type { DemoQueue, DemoServer } from './demo-broker.ts'
 import type { HurtRedis } from './hurt-redis.ts'
 import type { PlannedBlow } from './plan.ts'
 import { bar, type Progress } from './progress.ts'
 
 /** What both runs share: only the guard differs. */
-export interface Scene {
+export interface Scenario {
   readonly database: PostgresServer
   readonly broker: BrokerName
   readonly server: DemoServer
@@ -25,7 +25,7 @@ export interface Scene {
   readonly migrated?: ((databaseUrl: string) => Promise<void>) | undefined
 }
 
-export interface PhaseResult extends Books {
+export interface PhaseResult extends Ledger {
   readonly deliveries: number
   readonly kills: number
 }
@@ -36,8 +36,11 @@ const MOMENTS: Readonly<Record<PlannedBlow['moment'], string>> = {
 }
 
 /** One run: orders are sent, three workers charge them, some workers are killed, and the tables are audited. */
-export async function runPhase(scene: Scene, guard: 'with' | 'without'): Promise<PhaseResult> {
-  const { database, broker, server, events, progress } = scene
+export async function runPhase(
+  scenario: Scenario,
+  guard: 'with' | 'without',
+): Promise<PhaseResult> {
+  const { database, broker, server, events, progress } = scenario
   const databaseUrl = await database.createDatabase()
   const pool = new Pool({ connectionString: databaseUrl, max: 2 })
   // pool.end() does not wait until its connections are closed, so that the server may end them first.
@@ -46,22 +49,22 @@ export async function runPhase(scene: Scene, guard: 'with' | 'without'): Promise
     await createOrders(pool, events)
     if (guard === 'with') {
       await migrate(pool)
-      await scene.migrated?.(databaseUrl)
+      await scenario.migrated?.(databaseUrl)
     }
     await using queue = await server.openQueue(`orders-${guard}-guard-${process.pid}`)
-    const redis = guard === 'with' ? scene.redis : undefined
+    const redis = guard === 'with' ? scenario.redis : undefined
     progress.line(`\n${guard} the guard${redis === undefined ? '' : ', leases in Redis'}`)
     await using crew = new Crew({
       file: `${guard}-guard.ts`,
       settings: { databaseUrl, broker, address: queue.address, redisUrl: redis?.url },
-      plan: scene.plan,
+      plan: scenario.plan,
       pauseMs: server.pauseMs,
       onBlow: (worker, blow) => progress.line(`  worker ${worker} ${told(blow, server)}`),
     })
-    await work(scene, { pool, queue, crew, redis })
-    const books = await audit(pool, sentTwice(scene.announcements))
-    progress.line(`  ${books.effects} charges for ${books.events} orders`)
-    return { ...books, deliveries: crew.deliveries, kills: crew.kills }
+    await work(scenario, { pool, queue, crew, redis })
+    const ledger = await audit(pool, sentTwice(scenario.announcements))
+    progress.line(`  ${ledger.effects} charges for ${ledger.events} orders`)
+    return { ...ledger, deliveries: crew.deliveries, kills: crew.kills }
   } finally {
     await pool.end()
   }
@@ -80,9 +83,9 @@ interface Phase {
 }
 
 /** Sends the orders, and resolves when the workers have ended and the queue is empty. */
-async function work(scene: Scene, stage: Phase): Promise<void> {
-  const { queue, crew } = stage
-  const announcing = announce(scene, queue)
+async function work(scenario: Scenario, testbed: Phase): Promise<void> {
+  const { queue, crew } = testbed
+  const announcing = announce(scenario, queue)
   let announced = false
   announcing.then(
     () => {
@@ -91,7 +94,7 @@ async function work(scene: Scene, stage: Phase): Promise<void> {
     (error) => crew.fail(error),
   )
   while (true) {
-    await emptied(scene, stage, () => announced)
+    await emptied(scenario, testbed, () => announced)
     await crew.stop()
     // Messages that a worker gave back are visible only now.
     if ((await queue.waiting()) === 0) return
@@ -99,9 +102,13 @@ async function work(scene: Scene, stage: Phase): Promise<void> {
   }
 }
 
-async function emptied(scene: Scene, stage: Phase, announced: () => boolean): Promise<void> {
-  const { events, plan, progress, signal, server } = scene
-  const { pool, queue, crew, redis } = stage
+async function emptied(
+  scenario: Scenario,
+  testbed: Phase,
+  announced: () => boolean,
+): Promise<void> {
+  const { events, plan, progress, signal, server } = scenario
+  const { pool, queue, crew, redis } = testbed
   const kills = plan.filter(({ kind }) => kind === 'kill').length
   const isOver = async (): Promise<boolean> => {
     if (signal.aborted || crew.failure !== undefined) return true
@@ -120,7 +127,7 @@ async function emptied(scene: Scene, stage: Phase, announced: () => boolean): Pr
 }
 
 /** Sends the orders at some 60 a second, or faster so that all are sent within six seconds. */
-async function announce({ announcements, signal }: Scene, queue: DemoQueue): Promise<void> {
+async function announce({ announcements, signal }: Scenario, queue: DemoQueue): Promise<void> {
   const pauseMs = Math.min(10 / 60, 60 / announcements.length) * 1_000
   for (let from = 0; from < announcements.length && !signal.aborted; from += 10) {
     await queue.send(announcements.slice(from, from + 10))

@@ -1,30 +1,30 @@
 import { describe, expect, it, test } from 'vitest'
 import { diceOf } from '../support/dice.ts'
-import { playLater } from './later-scene.ts'
-import { everyScene, laterScenesToPlay, nameOf, sampleOf, scenesToPlay } from './matrix.ts'
-import { play } from './scene.ts'
+import { playLater } from './later-scenario.ts'
+import { everyScenario, laterScenariosToPlay, nameOf, sampleOf, scenariosToPlay } from './matrix.ts'
+import { play } from './scenario.ts'
 
 describe.concurrent('the process of a server dies', () => {
-  for (const scene of scenesToPlay()) test(nameOf(scene), () => play(scene))
+  for (const scenario of scenariosToPlay()) test(nameOf(scenario), () => play(scenario))
 })
 
 describe.concurrent('the process that has accepted a webhook dies', () => {
-  for (const scene of laterScenesToPlay()) {
-    test(`${scene.row.title}, on ${scene.framework}`, () => playLater(scene))
+  for (const scenario of laterScenariosToPlay()) {
+    test(`${scenario.row.title}, on ${scenario.framework}`, () => playLater(scenario))
   }
 })
 
-describe('the scenes that npm test plays', () => {
+describe('the scenarios that npm test plays', () => {
   it('are five of different rows, whatever the seed', () => {
     for (let seed = 1; seed <= 20; seed += 1) {
       expect(new Set(sampleOf(diceOf(seed)).map(({ row }) => row)).size).toBe(5)
     }
   })
 
-  it('are all scenes in time', () => {
-    const left = new Set(everyScene().map(nameOf))
+  it('are all scenarios in time', () => {
+    const left = new Set(everyScenario().map(nameOf))
     for (let seed = 1; seed <= 3_000; seed += 1) {
-      for (const scene of sampleOf(diceOf(seed * 7_919))) left.delete(nameOf(scene))
+      for (const scenario of sampleOf(diceOf(seed * 7_919))) left.delete(nameOf(scenario))
     }
     expect([...left]).toEqual([])
   })

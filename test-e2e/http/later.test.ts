@@ -13,16 +13,16 @@ import { silent } from '../../packages/http/src/fixtures/charges.ts'
 import type { HttpHandler } from '../../packages/http/src/options.ts'
 import { answer, cli } from '../../packages/onceward/src/fixtures/cli.ts'
 import { targetOf, through } from '../support/crash/wire-faults.ts'
-import { type Books, openBooks } from './scene.ts'
+import { type Ledger, openLedger } from './scenario.ts'
 
 const MIB = 1_024 * 1_024
-let books: Books
+let ledger: Ledger
 
 beforeAll(async () => {
-  books = await openBooks()
+  ledger = await openLedger()
 })
-afterAll(() => books[Symbol.asyncDispose]())
-beforeEach(() => books.pool.query('truncate charges'))
+afterAll(() => ledger[Symbol.asyncDispose]())
+beforeEach(() => ledger.pool.query('truncate charges'))
 
 type Handler = HttpHandler<unknown, PoolClient>
 
@@ -40,7 +40,7 @@ interface Given {
 function laterGuard(
   consumer: string,
   handler: Handler,
-  { attempts = 10, maxStoredBytes, url = books.url }: Given = {},
+  { attempts = 10, maxStoredBytes, url = ledger.url }: Given = {},
 ): HttpGuard {
   return createWebhookGuard(
     {
@@ -67,7 +67,7 @@ async function deliver(guard: HttpGuard, id: string, body: Uint8Array<ArrayBuffe
 const text = (value: string): Uint8Array<ArrayBuffer> => new TextEncoder().encode(value)
 
 const rowsOf = async (consumer: string): Promise<readonly string[]> => {
-  const { rows } = await books.pool.query(
+  const { rows } = await ledger.pool.query(
     `select p.state from onceward.processed_events p join onceward.consumers c on c.id = p.consumer_id
      where c.name = $1`,
     [consumer],
@@ -89,7 +89,7 @@ test.each([0, 600, 5 * MIB])(
       await charge(event, context)
     })
     expect(await deliver(guard, 'e', body)).toEqual({ status: 202, text: '' })
-    const letters = deadLetters(books.pool)
+    const letters = deadLetters(ledger.pool)
     const letter = await until(async () => {
       for await (const each of letters.list({ consumer })) return each
       return undefined
@@ -100,7 +100,7 @@ test.each([0, 600, 5 * MIB])(
     expect(await deliver(guard, 'e', body)).toMatchObject({ status: 202 })
     expect(seen).toHaveLength(1)
     await letters.replay(letter.id)
-    await until(async () => (await books.charges())['e'] === 1)
+    await until(async () => (await ledger.charges())['e'] === 1)
     for (const { bytes, headers, url } of seen) {
       expect(Buffer.from(bytes).equals(Buffer.from(body))).toBe(true)
       expect([headers, url]).toEqual([{ 'x-shop': 'é' }, 'http://localhost/hooks?a=1'])
@@ -122,7 +122,7 @@ test('a delivery that the inbox would not store whole is answered 413, and nothi
   expect(await deliver(guard, 'e', new Uint8Array(2 * MIB))).toMatchObject({ status: 202 })
   await until(async () => (await rowsOf('large'))[0] === 'd')
   await guard.close()
-  expect(await books.charges()).toEqual({ e: 1 })
+  expect(await ledger.charges()).toEqual({ e: 1 })
 })
 
 test('several processes that accept and look at the same time run each delivery once', async () => {
@@ -131,18 +131,18 @@ test('several processes that accept and look at the same time run each delivery 
   const copies = ids.flatMap((id) => guards.map((guard) => ({ guard, id })))
   const answers = await Promise.all(copies.map(({ guard, id }) => deliver(guard, id, text(id))))
   expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([202]))
-  await until(async () => Object.keys(await books.charges()).length === ids.length)
+  await until(async () => Object.keys(await ledger.charges()).length === ids.length)
   await Promise.all(guards.map((guard) => guard.close()))
-  expect(await books.charges()).toEqual(Object.fromEntries(ids.map((id) => [id, 1])))
+  expect(await ledger.charges()).toEqual(Object.fromEntries(ids.map((id) => [id, 1])))
   expect(new Set(await rowsOf('many'))).toEqual(new Set(['d']))
 })
 
 test('while the database is away every delivery is answered 503, and none of them is stored', async () => {
-  const target = targetOf(books.url)
+  const target = targetOf(ledger.url)
   const way = await proxy(target)
-  const guard = laterGuard('away', charge, { url: through(books.url, way) })
+  const guard = laterGuard('away', charge, { url: through(ledger.url, way) })
   expect(await deliver(guard, 'first', text('x'))).toMatchObject({ status: 202 })
-  await until(async () => (await books.charges())['first'] === 1)
+  await until(async () => (await ledger.charges())['first'] === 1)
   await way.stop()
   for (const id of ['a', 'b']) {
     const { status, text: problem } = await deliver(guard, id, text('x'))
@@ -154,7 +154,7 @@ test('while the database is away every delivery is answered 503, and none of the
 
 test('health, status, explain and dead-letters tell what was accepted, waits and died', async () => {
   const consumer = 'told'
-  const { url } = books
+  const { url } = ledger
   const gate = Promise.withResolvers<void>()
   const guard = laterGuard(
     consumer,
@@ -181,10 +181,10 @@ test('health, status, explain and dead-letters tell what was accepted, waits and
   const other = laterGuard(consumer, charge)
   await other.open()
   await other.close()
-  await books.pool.query(`
+  await ledger.pool.query(`
     update onceward.processed_events p set state = 'w' from onceward.failed_events f
     where f.event_id = p.event_id and f.key = 'dies'`)
-  await books.pool.query(
+  await ledger.pool.query(
     "update onceward.failed_events set reason = null, attempt = 0 where key = 'dies'",
   )
   const waits = await answer<{ readonly chapters: readonly { readonly what: string }[] }>(
@@ -197,10 +197,10 @@ test('health, status, explain and dead-letters tell what was accepted, waits and
 })
 
 test('a process that starts before its tables are made runs what it accepts once they are', async () => {
-  const { rows } = await books.pool.query('select current_database() as name')
+  const { rows } = await ledger.pool.query('select current_database() as name')
   const name = `late_${rows[0].name}`
-  await books.pool.query(`create database ${name}`)
-  const url = new URL(books.url)
+  await ledger.pool.query(`create database ${name}`)
+  const url = new URL(ledger.url)
   url.pathname = `/${name}`
   const guard = laterGuard(
     'late',
@@ -220,7 +220,7 @@ test('a process that starts before its tables are made runs what it accepts once
   await until(isOver)
   await guard.close()
   await pool.end()
-  await books.pool.query(`drop database ${name} with (force)`)
+  await ledger.pool.query(`drop database ${name} with (force)`)
 })
 
 // Red when the delivery of a route is stored without its request: the replay has nothing to run.
@@ -230,7 +230,7 @@ test('a dead letter of a guarded route is replayed with its request, and a retry
   const guard = createHttpGuard(
     {
       ...{ consumer, tenant: 'none', logger: silent },
-      inbox: pgInbox({ connectionString: books.url, max: 6 }),
+      inbox: pgInbox({ connectionString: ledger.url, max: 6 }),
     },
     async ({ key, request }, { tx }) => {
       seen.push(`${request.method} ${request.url} ${request.headers.get('authorization')}`)
@@ -241,7 +241,7 @@ test('a dead letter of a guarded route is replayed with its request, and a retry
   )
   await guard.open()
   // A process died in its run.
-  await books.pool.query(
+  await ledger.pool.query(
     `with event as (
        insert into onceward.processed_events (event_id, fingerprint, consumer_id, state)
        select onceward.event_id($1, '', 'k'), 0, id, 'r' from onceward.consumers where name = $1
@@ -264,9 +264,9 @@ test('a dead letter of a guarded route is replayed with its request, and a retry
       }),
     )
   expect((await send()).status).toBe(500)
-  const letters = deadLetters(books.pool)
+  const letters = deadLetters(ledger.pool)
   for await (const { id } of letters.list({ consumer })) await letters.replay(id)
-  await until(async () => (await books.charges())['k'] === 1)
+  await until(async () => (await ledger.charges())['k'] === 1)
   const again = await send()
   expect([again.status, await again.json()]).toEqual([201, { key: 'k' }])
   expect(seen).toEqual(['PUT http://localhost/charges secret', 'PUT http://localhost/charges null'])

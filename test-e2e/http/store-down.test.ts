@@ -24,7 +24,7 @@ import { silent } from '../../packages/http/src/fixtures/charges.ts'
 import type { HttpHandler } from '../../packages/http/src/options.ts'
 import { targetOf, through } from '../support/crash/wire-faults.ts'
 import type { Edge } from './protocol.ts'
-import { type Books, openBooks } from './scene.ts'
+import { type Ledger, openLedger } from './scenario.ts'
 
 let primary: PostgresServer
 let standby: Server<PostgresConnection>
@@ -66,7 +66,7 @@ const OUTAGES: Readonly<Record<string, (way: TcpProxy) => Promise<() => Promise<
 }
 
 /** A standby lags behind its primary: without its tables the guard would see another error. */
-async function replicated({ pool }: Books): Promise<void> {
+async function replicated({ pool }: Ledger): Promise<void> {
   const { rows } = await pool.query('select pg_current_wal_lsn() as lsn')
   const text = 'select from pg_stat_replication where replay_lsn >= $1'
   await until(async () => (await pool.query(text, [rows[0].lsn])).rowCount === 1)
@@ -122,14 +122,14 @@ describe.concurrent.each(['request', 'webhook', 'webhook later'] as const)('a %s
   test.each(Object.keys(OUTAGES))(
     'while Postgres %s is answered 503 with Retry-After, and runs once afterwards',
     async (outage) => {
-      await using books = await openBooks(await primary.createDatabase())
-      await using way = await proxy(targetOf(books.url))
-      const guard = guardOf(edge, through(books.url, way))
+      await using ledger = await openLedger(await primary.createDatabase())
+      await using way = await proxy(targetOf(ledger.url))
+      const guard = guardOf(edge, through(ledger.url, way))
       const accepted = edge === 'webhook later' ? 202 : 200
       const answered = async (key: string) => (await send(guard, key)).status === accepted
       await until(() => answered('before'))
-      await until(async () => (await books.charges())['before'] === 1)
-      await replicated(books)
+      await until(async () => (await ledger.charges())['before'] === 1)
+      await replicated(ledger)
 
       const end = await OUTAGES[outage]?.(way)
       const keys = ['a', 'b', 'c']
@@ -142,7 +142,7 @@ describe.concurrent.each(['request', 'webhook', 'webhook later'] as const)('a %s
         await until(() => answered(key), { deadlineMs: 60_000, what: `an answer to ${key}` })
       }
       const once = { before: 1, a: 1, b: 1, c: 1 }
-      await until(async () => isDeepStrictEqual(await books.charges(), once), { what: 'the runs' })
+      await until(async () => isDeepStrictEqual(await ledger.charges(), once), { what: 'the runs' })
       await guard.close()
     },
   )

@@ -5,12 +5,12 @@ import { redis, skipped } from '@onceward/testing'
 import { afterAll, describe, expect, test } from 'vitest'
 import { lasting, pay } from './client.ts'
 import type { ServerConfig } from './protocol.ts'
-import { type Books, openBooks } from './scene.ts'
+import { type Ledger, openLedger } from './scenario.ts'
 import { ServerProcess } from './server-process.ts'
 
 const CLIENTS = 1_000
 
-async function storm(books: Books, config: ServerConfig): Promise<void> {
+async function storm(ledger: Ledger, config: ServerConfig): Promise<void> {
   await using one = new ServerProcess(config)
   await using other = new ServerProcess(config)
   const urls = [await one.url(), await other.url()]
@@ -27,15 +27,15 @@ async function storm(books: Books, config: ServerConfig): Promise<void> {
   expect(answer?.status).toBe(201)
   for (const each of answers) expect(lasting(each)).toEqual(answer && lasting(answer))
   expect(answers.filter(({ replayed }) => !replayed).length).toBeLessThanOrEqual(1)
-  expect(await books.charges()).toEqual({ [key]: 1, [warm.key]: 1 })
+  expect(await ledger.charges()).toEqual({ [key]: 1, [warm.key]: 1 })
   // What one client leaves behind must not grow with their number.
   expect((await one.memory()) - before).toBeLessThan(20_000_000)
 }
 
 describe('a thousand clients with one key', () => {
   test('have one effect and one answer', async () => {
-    await using books = await openBooks()
-    await storm(books, { edge: 'request', framework: 'express', databaseUrl: books.url })
+    await using ledger = await openLedger()
+    await storm(ledger, { edge: 'request', framework: 'express', databaseUrl: ledger.url })
   })
 
   test.skipIf(skipped('redis'))(
@@ -43,9 +43,14 @@ describe('a thousand clients with one key', () => {
     async () => {
       const server = await redis({ native: true })
       afterAll(() => server.stop())
-      await using books = await openBooks()
+      await using ledger = await openLedger()
       const { port: redisPort } = server.connection
-      await storm(books, { edge: 'request', framework: 'node', databaseUrl: books.url, redisPort })
+      await storm(ledger, {
+        edge: 'request',
+        framework: 'node',
+        databaseUrl: ledger.url,
+        redisPort,
+      })
     },
   )
 })

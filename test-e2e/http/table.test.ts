@@ -10,7 +10,7 @@ import {
   serve,
 } from '../../packages/http/src/fixtures/servers.ts'
 import { chargesOn, DEEDS, type Deed } from './guarded.ts'
-import { type Books, openBooks } from './scene.ts'
+import { type Ledger, openLedger } from './scenario.ts'
 
 /** One request of a client. At most one thing is wrong with it, so that no order of the checks is told. */
 interface Sent {
@@ -148,19 +148,19 @@ const isSettled = (promise: Promise<unknown>): Promise<boolean> =>
   ])
 
 describe('the table of answers', () => {
-  let books: Books
+  let ledger: Ledger
   let guard: HttpGuard
   let servers: Readonly<Record<string, Running>>
   beforeAll(async () => {
-    books = await openBooks()
-    guard = chargesOn(books.pool, { maxBodyBytes: 1_000, claimWaitMs: 10_000 })
+    ledger = await openLedger()
+    guard = chargesOn(ledger.pool, { maxBodyBytes: 1_000, claimWaitMs: 10_000 })
     const running = FRAMEWORKS.map(async (name) => [name, await serve(name, guard)] as const)
     servers = Object.fromEntries(await Promise.all(running))
   })
   afterAll(async () => {
     for (const server of Object.values(servers)) await server.close()
     await guard.close()
-    await books[Symbol.asyncDispose]()
+    await ledger[Symbol.asyncDispose]()
   })
 
   async function answerTo(request: Sent, key: string): Promise<Response | undefined> {
@@ -211,7 +211,7 @@ describe('the table of answers', () => {
               model.saw(request, sha256)
           }
         }
-        const { rows } = await books.pool.query(
+        const { rows } = await ledger.pool.query(
           'select count(*)::int as n from charges where key like $1',
           [`${model.run}%`],
         )
@@ -219,7 +219,7 @@ describe('the table of answers', () => {
       },
     )
     await fc.assert(property, { numRuns: 40 })
-    const { rows } = await books.pool.query(`
+    const { rows } = await ledger.pool.query(`
       select (select count(*)::int from onceward.failed_events) as failed,
              (select count(*)::int from onceward.refused_messages) as refused`)
     expect(rows).toEqual([{ failed: 0, refused: 0 }])

@@ -7,7 +7,7 @@ import {
   run,
   runToEnd,
   type SampleQueue,
-  type SampleScene,
+  type SampleScenario,
   type SampleServer,
   terminate,
 } from '../support/samples.ts'
@@ -15,20 +15,20 @@ import {
 const ORDER = { orderId: 'order-1', accountId: 1, cents: 1_999 }
 const CHARGE = { order_id: 'order-1', cents: 1_999 }
 
-const charges = async ({ pool }: SampleScene): Promise<unknown[]> =>
+const charges = async ({ pool }: SampleScenario): Promise<unknown[]> =>
   (await pool.query('select * from charges')).rows
 
 /** Sends the order twice; resolves when the sample has charged it `times` times and has ended at SIGTERM. */
 async function runConsumer(name: string, times: number, queue: SampleQueue): Promise<void> {
-  const { scene } = queue
-  expect(await runToEnd('migrate', scene)).toContain('version 2, applied now: 000001')
+  const { scenario } = queue
+  expect(await runToEnd('migrate', scenario)).toContain('version 2, applied now: 000001')
   await queue.send(ORDER)
   await queue.send(ORDER)
-  await using sample = run(name, scene)
+  await using sample = run(name, scenario)
   await until(
     async () => {
       expect(sample.process.exitCode, sample.output()).toBeNull()
-      return (await charges(scene)).length === times && (await queue.waiting()) === 0
+      return (await charges(scenario)).length === times && (await queue.waiting()) === 0
     },
     { what: `${name} to settle both`, deadlineMs: 120_000 },
   )
@@ -52,7 +52,7 @@ describe.each(SAMPLES)('the samples for $title run unchanged', (samples) => {
       test(`${name} charges an order that was sent twice once, and ends at SIGTERM`, async () => {
         await using queue = await server.openQueue()
         await runConsumer(name, 1, queue)
-        expect(await charges(queue.scene)).toEqual([CHARGE])
+        expect(await charges(queue.scenario)).toEqual([CHARGE])
         // A message that was in flight and not acknowledged is back in the queue by now.
         if (name !== 'first-screen') expect(await queue.waiting()).toBe(0)
       })
@@ -62,7 +62,7 @@ describe.each(SAMPLES)('the samples for $title run unchanged', (samples) => {
       test(`${name}, which has no guard, charges it twice`, async () => {
         await using queue = await server.openQueue()
         await runConsumer(name, 2, queue)
-        expect(await charges(queue.scene)).toEqual([CHARGE, CHARGE])
+        expect(await charges(queue.scenario)).toEqual([CHARGE, CHARGE])
       })
     }
   })

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { migrate } from '@onceward/postgres'
 import { freePort, until } from '@onceward/testing'
 import { describe, expect, test } from 'vitest'
-import { openScene, run } from '../support/samples.ts'
+import { openScenario, run } from '../support/samples.ts'
 
 describe('the samples of docs/http.md run as they are', () => {
   test.each([
@@ -10,9 +10,9 @@ describe('the samples of docs/http.md run as they are', () => {
     ['http-express', 1],
   ] as const)('%s charges a request that is sent twice %i times', async (name, charges) => {
     const port = await freePort()
-    await using scene = await openScene({ PORT: String(port) })
-    await migrate(scene.pool)
-    await using server = run(name, scene)
+    await using scenario = await openScenario({ PORT: String(port) })
+    await migrate(scenario.pool)
+    await using server = run(name, scenario)
     const key = randomUUID()
     const send = (): Promise<Response> =>
       fetch(`http://127.0.0.1:${port}/charges`, {
@@ -33,7 +33,7 @@ describe('the samples of docs/http.md run as they are', () => {
     const texts = [await first?.text(), await second.text()]
     expect(texts).toEqual(Array(2).fill('{"orderId":"order-1","charged":500}'))
     expect([first?.status, second.status]).toEqual([201, 201])
-    const { rows } = await scene.pool.query('select order_id, cents from charges')
+    const { rows } = await scenario.pool.query('select order_id, cents from charges')
     expect(rows).toEqual(Array(charges).fill({ order_id: 'order-1', cents: 500 }))
   })
 })

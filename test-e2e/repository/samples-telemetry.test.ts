@@ -12,13 +12,13 @@ test('the worker of docs/telemetry.md answers probes, exports what it did, and p
   await using servers = new AsyncDisposableStack()
   const server = servers.adopt(await BROKERS.sqs.samples.start(), (started) => started.stop())
   await using queue = await server.openQueue()
-  const { scene } = queue
-  await migrate(scene.pool)
+  const { scenario } = queue
+  await migrate(scenario.pool)
   await queue.send({ orderId: 'order-1', accountId: 1, cents: 1 })
   const port = await freePort()
   await using worker = run('telemetry-worker', {
-    ...scene,
-    env: { ...scene.env, HEALTH_PORT: String(port) },
+    ...scenario,
+    env: { ...scenario.env, HEALTH_PORT: String(port) },
   })
   const get = async (path: string): Promise<string> => {
     const response = await fetch(`http://127.0.0.1:${port}${path}`)

@@ -2,7 +2,7 @@ import { createHmac } from 'node:crypto'
 import { migrate } from '@onceward/postgres'
 import { freePort, until } from '@onceward/testing'
 import { expect, test } from 'vitest'
-import { openScene, run } from '../support/samples.ts'
+import { openScenario, run } from '../support/samples.ts'
 
 const SECRET = 'whsec_of_the_sample'
 const COPIES = 40
@@ -23,9 +23,9 @@ test.each([
   '%s charges an event that is delivered many times at once, and once by a stranger, %i times',
   async (name, charges, status) => {
     const port = await freePort()
-    await using scene = await openScene({ PORT: String(port), SIGNING_SECRET: SECRET })
-    await migrate(scene.pool)
-    await using server = run(name, scene)
+    await using scenario = await openScenario({ PORT: String(port), SIGNING_SECRET: SECRET })
+    await migrate(scenario.pool)
+    await using server = run(name, scenario)
     const send = (secret = SECRET): Promise<Response> =>
       fetch(`http://127.0.0.1:${port}/webhooks`, {
         method: 'POST',
@@ -45,10 +45,10 @@ test.each([
     expect((await send()).status).toBe(status)
     expect((await send('whsec_of_a_stranger')).status).toBe(name === 'webhooks-before' ? 200 : 401)
     await until(async () => {
-      const { rows } = await scene.pool.query('select order_id, cents from charges')
+      const { rows } = await scenario.pool.query('select order_id, cents from charges')
       expect(rows).toEqual(Array(charges).fill({ order_id: 'order-1', cents: 500 }))
       const waiting = "select from onceward.processed_events where state <> 'd'"
-      return (await scene.pool.query(waiting)).rowCount === 0
+      return (await scenario.pool.query(waiting)).rowCount === 0
     })
     expect(server.output()).not.toContain(SECRET)
   },

@@ -13,7 +13,7 @@ import { createPayments } from '../../docs/samples/http-effect.ts'
 import { createBilling as createKyselyBilling } from '../../docs/samples/kysely-own-pool.ts'
 import '../../docs/samples/unit-test.ts'
 import { BROKERS, DEFAULT_BROKER } from '../brokers/index.ts'
-import { openScene, run, runToEnd } from '../support/samples.ts'
+import { openScenario, run, runToEnd } from '../support/samples.ts'
 
 const samples = join(import.meta.dirname, '../../docs/samples')
 
@@ -23,11 +23,11 @@ describe('the samples of the documents run as they are', () => {
     await using servers = new AsyncDisposableStack()
     const server = servers.adopt(await start(), (started) => started.stop())
     await using queue = await server.openQueue()
-    const { scene } = queue
-    await migrate(scene.pool)
+    const { scenario } = queue
+    await migrate(scenario.pool)
     await queue.send({ orderId: 'order-1', accountId: 2, cents: 1 })
     await queue.send({ nothing: 'of this schema' })
-    await using consumer = run(quickStart, scene)
+    await using consumer = run(quickStart, scenario)
     await until(
       async () => {
         expect(consumer.process.exitCode, consumer.output()).toBeNull()
@@ -35,18 +35,18 @@ describe('the samples of the documents run as they are', () => {
       },
       { what: 'an empty queue', deadlineMs: 60_000 },
     )
-    const output = await runToEnd('dead-letters', scene)
+    const output = await runToEnd('dead-letters', scenario)
     expect(output).toMatch(/reason: 'fatal'/)
     expect(output).toMatch(/reason: 'invalid-payload'/)
     expect(output).toContain('0 will run again')
-    const { rows } = await scene.pool.query('select who, action, why from onceward.audit')
+    const { rows } = await scenario.pool.query('select who, action, why from onceward.audit')
     expect(rows).toEqual([{ who: 'alice', action: 'discard', why: 'test data of a producer' }])
   })
 
   test('batch charges every order of a batch once', async () => {
-    await using scene = await openScene({})
-    await migrate(scene.pool)
-    const billing = createBilling(scene.pool)
+    await using scenario = await openScenario({})
+    await migrate(scenario.pool)
+    const billing = createBilling(scenario.pool)
     const orders = ['a', 'b', 'a'].map((orderId) => toDelivery({ orderId, cents: 1 }))
     const settlements = await billing.processBatch(orders)
     await billing.close()
@@ -55,15 +55,15 @@ describe('the samples of the documents run as they are', () => {
       { by: 'processed' },
       { by: 'duplicate' },
     ])
-    const { rows } = await scene.pool.query('select order_id from charges order by 1')
+    const { rows } = await scenario.pool.query('select order_id from charges order by 1')
     expect(rows).toEqual([{ order_id: 'a' }, { order_id: 'b' }])
   })
 
   test('kysely-own-pool charges every order once, in the transaction of the guard', async () => {
-    await using scene = await openScene({})
-    await migrate(scene.pool)
-    await scene.pool.query('alter table charges add check (cents > 0)')
-    const billing = createKyselyBilling(scene.env['DATABASE_URL'] ?? '')
+    await using scenario = await openScenario({})
+    await migrate(scenario.pool)
+    await scenario.pool.query('alter table charges add check (cents > 0)')
+    const billing = createKyselyBilling(scenario.env['DATABASE_URL'] ?? '')
     const process = (orderId: string, cents: number) =>
       billing.process(toDelivery({ orderId, cents }))
     expect(await process('a', 1)).toMatchObject({ by: 'processed' })
@@ -71,17 +71,17 @@ describe('the samples of the documents run as they are', () => {
     expect(await process('b', 0)).toMatchObject({ kind: 'defer', reason: 'failed' })
     await billing.close()
     // One transaction wrote the charge and the row of the event.
-    const { rows } = await scene.pool.query(`
+    const { rows } = await scenario.pool.query(`
       select order_id from charges c join onceward.processed_events p on p.xmin = c.xmin
       where p.state = 'd'`)
     expect(rows).toEqual([{ order_id: 'a' }])
-    const { rows: all } = await scene.pool.query('select from charges')
+    const { rows: all } = await scenario.pool.query('select from charges')
     expect(all).toHaveLength(1)
   })
 
   test('http-effect sends the same idempotency key in every attempt', async () => {
-    await using scene = await openScene({})
-    await migrate(scene.pool)
+    await using scenario = await openScenario({})
+    await migrate(scenario.pool)
     const keys: unknown[] = []
     const service = createServer((request, response) => {
       keys.push(request.headers['idempotency-key'])
@@ -89,7 +89,7 @@ describe('the samples of the documents run as they are', () => {
     }).listen(0, '127.0.0.1')
     await once(service, 'listening')
     const { port } = service.address() as AddressInfo
-    const payments = createPayments(pgInbox(scene.pool), `http://127.0.0.1:${port}`)
+    const payments = createPayments(pgInbox(scenario.pool), `http://127.0.0.1:${port}`)
     const order = toDelivery({ orderId: 'a', cents: 1 })
     expect(await payments.process(order)).toMatchObject({ kind: 'defer', reason: 'failed' })
     await until(async () => (await payments.process(order)).kind === 'ack')
@@ -101,11 +101,11 @@ describe('the samples of the documents run as they are', () => {
   })
 
   test('the SQL of docs/operations.md is valid', async () => {
-    await using scene = await openScene({})
-    await migrate(scene.pool)
+    await using scenario = await openScenario({})
+    await migrate(scenario.pool)
     const text = await readFile(join(samples, '../operations.md'), 'utf8')
     const blocks = [...text.matchAll(/^```sql\n([\s\S]*?)^```/gm)].map(([, sql = '']) => sql)
     expect(blocks.length).toBeGreaterThan(1)
-    for (const sql of blocks) await scene.pool.query(sql)
+    for (const sql of blocks) await scenario.pool.query(sql)
   })
 })

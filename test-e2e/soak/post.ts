@@ -1,9 +1,9 @@
 import type { RunningBroker } from '../brokers/broker.ts'
 import { BROKERS, type BrokerName } from '../brokers/index.ts'
-import { wrongDead } from '../crash/books.ts'
+import { wrongDead } from '../crash/ledger.ts'
 import { isFatal } from '../crash/plan.ts'
 import type { Servers } from '../crash/servers.ts'
-import { TestStage } from '../support/test-stage.ts'
+import { Testbed } from '../support/testbed.ts'
 import type { Order } from '../support/workers/protocol.ts'
 import type { WorkerProcess } from '../support/workers/worker-process.ts'
 import type { Sample } from './trend.ts'
@@ -20,19 +20,19 @@ export class Post implements AsyncDisposable {
   readonly lost: string[] = []
   readonly doubled: string[] = []
   events = 0
-  readonly #stage: TestStage
+  readonly #testbed: Testbed
   readonly #dead: string[] = []
 
-  private constructor(name: BrokerName, broker: RunningBroker, stage: TestStage) {
+  private constructor(name: BrokerName, broker: RunningBroker, testbed: Testbed) {
     this.name = name
     this.broker = broker
-    this.worker = stage.spawn(name)
-    this.#stage = stage
+    this.worker = testbed.spawn(name)
+    this.#testbed = testbed
   }
 
   static async open(name: BrokerName, servers: Servers): Promise<Post> {
     const broker = await servers.broker(name)
-    const stage = await TestStage.open({
+    const testbed = await Testbed.open({
       queue: await broker.createQueue(),
       databaseUrl: await servers.postgres.createDatabase(),
       worker: {
@@ -43,14 +43,14 @@ export class Post implements AsyncDisposable {
         ...{ redisPort: servers.redis.connection.port, redisBudgetMs: 20 },
       },
     })
-    const post = new Post(name, broker, stage)
+    const post = new Post(name, broker, testbed)
     await post.worker.start()
     return post
   }
 
   /** Sends these, and waits until all of them are settled and nothing is in flight. */
   async play(messages: readonly Order[], events: readonly Order[]): Promise<void> {
-    const isSent = (): Promise<true> => this.#stage.send(messages).then(() => true)
+    const isSent = (): Promise<true> => this.#testbed.send(messages).then(() => true)
     await this.#until(isSent, 'the broker to take messages')
     const dead = events.filter(isFatal).map(({ id }) => id)
     this.#dead.push(...dead)
@@ -64,21 +64,21 @@ export class Post implements AsyncDisposable {
   }
 
   wrongDead(): Promise<readonly string[]> {
-    return wrongDead(this.#stage, this.#dead)
+    return wrongDead(this.#testbed, this.#dead)
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.#stage[Symbol.asyncDispose]()
+    await this.#testbed[Symbol.asyncDispose]()
   }
 
   async #isOver(alive: number): Promise<boolean> {
-    const { rows } = await this.#stage.pool.query<{ effects: number; dead: number }>(
+    const { rows } = await this.#testbed.pool.query<{ effects: number; dead: number }>(
       `select (select count(distinct id) from effects)::int as effects,
         (select count(*) from onceward.failed_events where published)::int as dead`,
     )
     const [counted] = rows
     if (counted === undefined || counted.effects < alive) return false
-    if (counted.dead < this.#dead.length || (await this.#stage.queue?.depth()) !== 0) return false
+    if (counted.dead < this.#dead.length || (await this.#testbed.queue?.depth()) !== 0) return false
     const { state, inFlight } = await this.worker.health()
     return state === 'running' && inFlight === 0
   }
@@ -86,12 +86,12 @@ export class Post implements AsyncDisposable {
   /** Counts the effects of a cycle and removes them. A late effect is found in the next cycle. */
   async #audit(alive: readonly Order[]): Promise<void> {
     // Postgres may still be down from the last blow of the cycle.
-    const effects = await this.#answer(() => this.#stage.effects(), 'the effects of a cycle')
+    const effects = await this.#answer(() => this.#testbed.effects(), 'the effects of a cycle')
     const ids = new Set(alive.map(({ id }) => id))
     this.lost.push(...[...ids].filter((id) => effects[id] === undefined))
     this.doubled.push(...Object.keys(effects).filter((id) => effects[id] !== 1 || !ids.has(id)))
     await this.#answer(
-      () => this.#stage.pool.query('truncate effects'),
+      () => this.#testbed.pool.query('truncate effects'),
       'the effects to be removed',
     )
   }
@@ -107,6 +107,6 @@ export class Post implements AsyncDisposable {
   }
 
   #until(condition: () => Promise<boolean>, what: string): Promise<void> {
-    return this.#stage.until(condition, { what: `${this.name}: ${what}`, deadlineMs: HANG_MS })
+    return this.#testbed.until(condition, { what: `${this.name}: ${what}`, deadlineMs: HANG_MS })
   }
 }

@@ -1,5 +1,5 @@
 import { expect } from 'vitest'
-import type { TestStage } from './test-stage.ts'
+import type { Testbed } from './testbed.ts'
 import type { Order } from './workers/protocol.ts'
 import type { WorkerProcess } from './workers/worker-process.ts'
 
@@ -16,14 +16,14 @@ export const onceEach = (of: readonly Order[]): Readonly<Record<string, number>>
   Object.fromEntries(of.map(({ id }) => [id, 1]))
 
 /** Nothing is lost, doubled, dead or left in the queue. */
-export async function everythingOnce(stage: TestStage, of: readonly Order[]): Promise<void> {
-  await stage.drained()
-  const effects = await stage.effects()
+export async function everythingOnce(testbed: Testbed, of: readonly Order[]): Promise<void> {
+  await testbed.drained()
+  const effects = await testbed.effects()
   const wrong = of.filter(({ id }) => effects[id] !== 1).map(({ id }) => id)
-  expect(wrong, await stage.explain(wrong)).toEqual([])
+  expect(wrong, await testbed.explain(wrong)).toEqual([])
   expect(effects).toEqual(onceEach(of))
-  expect(await stage.troubles()).toEqual([])
-  expect(await stage.queue?.deadLetters()).toEqual([])
+  expect(await testbed.troubles()).toEqual([])
+  expect(await testbed.queue?.deadLetters()).toEqual([])
 }
 
 /** None of the workers has ended, by a signal or by itself. */
@@ -31,8 +31,8 @@ export function stillAlive(workers: readonly WorkerProcess[]): void {
   for (const worker of workers) expect(worker.isAlive, worker.log.slice(-4_000)).toBe(true)
 }
 
-export async function effectsReach(stage: TestStage, count: number): Promise<void> {
-  await stage.until(async () => Object.keys(await stage.effects()).length >= count, {
+export async function effectsReach(testbed: Testbed, count: number): Promise<void> {
+  await testbed.until(async () => Object.keys(await testbed.effects()).length >= count, {
     what: `${count} effects`,
   })
 }

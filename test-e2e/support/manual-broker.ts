@@ -1,5 +1,5 @@
 import { until } from '@onceward/testing'
-import type { TestStage } from './test-stage.ts'
+import type { Testbed } from './testbed.ts'
 import type { Order, Settled } from './workers/protocol.ts'
 import type { WorkerProcess } from './workers/worker-process.ts'
 
@@ -16,11 +16,11 @@ interface Message {
 export class ManualBroker {
   readonly dead: string[] = []
   readonly #messages: Message[]
-  readonly #stage: TestStage
+  readonly #testbed: Testbed
   #workers = 0
 
-  constructor(stage: TestStage, orders: readonly Order[]) {
-    this.#stage = stage
+  constructor(testbed: Testbed, orders: readonly Order[]) {
+    this.#testbed = testbed
     this.#messages = orders.map((order) => ({ order, deliveryCount: 0, visibleAtMs: 0 }))
   }
 
@@ -43,7 +43,7 @@ export class ManualBroker {
 
   #nextWorker(): WorkerProcess {
     this.#workers += 1
-    return this.#stage.spawn(`worker-${this.#workers}`)
+    return this.#testbed.spawn(`worker-${this.#workers}`)
   }
 
   #due(): Promise<readonly Message[]> {

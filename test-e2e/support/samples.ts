@@ -18,20 +18,20 @@ export interface SampleServer {
 }
 
 export interface SampleQueue extends AsyncDisposable {
-  readonly scene: SampleScene
+  readonly scenario: SampleScenario
   send(order: object): Promise<void>
   /** Messages that are not acknowledged, as far as the broker tells while a consumer runs. */
   waiting(): Promise<number>
 }
 
 /** A database with the tables of the samples, and the environment in which samples find it. */
-export interface SampleScene extends AsyncDisposable {
+export interface SampleScenario extends AsyncDisposable {
   readonly pool: Pool
   readonly env: NodeJS.ProcessEnv
 }
 
 /** @param more - Further variables that the samples read: the address of the broker. */
-export async function openScene(more: NodeJS.ProcessEnv): Promise<SampleScene> {
+export async function openScenario(more: NodeJS.ProcessEnv): Promise<SampleScenario> {
   const { url } = await database()
   const pool = new Pool({ connectionString: url })
   await pool.query(`
@@ -55,7 +55,7 @@ export interface Sample extends AsyncDisposable {
   output(): string
 }
 
-export function run(name: string, { env }: SampleScene): Sample {
+export function run(name: string, { env }: SampleScenario): Sample {
   const file = join(samples, `${name}.ts`)
   const quiet = '--disable-warning=TimeoutNegativeWarning'
   const child = spawn(process.execPath, [...fromSource, quiet, file], { env })
@@ -76,8 +76,8 @@ export function run(name: string, { env }: SampleScene): Sample {
 }
 
 /** Runs a sample that ends by itself. */
-export async function runToEnd(name: string, scene: SampleScene): Promise<string> {
-  await using sample = run(name, scene)
+export async function runToEnd(name: string, scenario: SampleScenario): Promise<string> {
+  await using sample = run(name, scenario)
   const [code] = await once(sample.process, 'close')
   expect(code, sample.output()).toBe(0)
   return sample.output()

@@ -1,6 +1,6 @@
 import type { PostgresServer } from '@onceward/testing/servers'
 import { createEffects, type Order } from '../../load/effects.ts'
-import { openCache } from '../../redis/stage.ts'
+import { openCache } from '../../redis/testbed.ts'
 import { inLanes } from '../../runner/rounds.ts'
 import { Aim, type Fate, strike } from '../aim.ts'
 import { withPool } from '../database.ts'

@@ -27,7 +27,7 @@ afterAll(async () => {
   await admin.end()
 })
 
-const scene = () => twoConsumers(admin, roles)
+const scenario = () => twoConsumers(admin, roles)
 
 describe('the role of consumers', () => {
   it.each([
@@ -44,7 +44,7 @@ describe('the role of consumers', () => {
     'delete from least.refused_messages',
     'delete from least.event_results',
   ])('does nothing to what is another consumer’s: %s', async (text) => {
-    await scene()
+    await scenario()
     // Its own consumer is the only row that may be counted.
     const own = text.includes('consumers') ? 1 : 0
     expect(await countOf(roles.billing, text)).toBe(own)
@@ -93,7 +93,7 @@ describe('the role of consumers', () => {
     ['the policies', 'alter table least.failed_events disable row level security'],
     ['the migrations', 'delete from least.migrations'],
   ])('is refused to write %s', async (_what, text) => {
-    const { billing } = await scene()
+    const { billing } = await scenario()
     await new Steps(billing, async () => undefined).commit(fresh(newEvent()))
     await expect(roles.billing.query(text)).rejects.toThrow(
       /permission denied|row-level security|must be owner/,
@@ -101,7 +101,7 @@ describe('the role of consumers', () => {
   })
 
   it('publishes its dead letters', async () => {
-    const { billing } = await scene()
+    const { billing } = await scenario()
     const event = newEvent()
     await new Steps(billing, async () => undefined).buried(event)
     const ref = { kind: 'event', id: event.id } as const
@@ -109,19 +109,19 @@ describe('the role of consumers', () => {
   })
 
   it('does not read the audit', async () => {
-    await scene()
+    await scenario()
     await expect(roles.billing.query('table least.audit')).rejects.toThrow(/permission denied/)
   })
 
   it('sees the ids of the others’ events, and their names and windows', async () => {
-    await scene()
+    await scenario()
     expect(await countOf(roles.billing, 'table least.processed_events')).toBe(2)
     expect(await countOf(roles.billing, 'table least.consumers')).toBe(2)
     expect(await countOf(roles.billing, 'table least.settings')).toBe(1)
   })
 
   it('is refused a consumer of another login, and told so', async () => {
-    await scene()
+    await scenario()
     const opening = pgInbox(roles.billing, { schema: 'least' }).open(
       registration(systemRuntime, { consumer: 'mailing' }),
     )
@@ -130,7 +130,7 @@ describe('the role of consumers', () => {
   })
 
   it('has what the logins that it belongs to have', async () => {
-    await scene()
+    await scenario()
     const { billing, mailing } = roles.logins
     await admin.query(`grant ${mailing} to ${billing}`)
     const session = await pgInbox(roles.billing, { schema: 'least' }).open(
@@ -143,7 +143,7 @@ describe('the role of consumers', () => {
   })
 
   it('sweeps what is older than its consumer’s window, the results too, and nothing younger', async () => {
-    const { billing, theirs } = await scene()
+    const { billing, theirs } = await scenario()
     expect(await billing.sweep()).toMatchObject({ deleted: 0 })
     await passTime(admin, 'least', WINDOW_MS + 1)
     expect(await billing.sweep()).toMatchObject({ deleted: 1 })
@@ -153,7 +153,7 @@ describe('the role of consumers', () => {
   })
 
   it('leases events with postgresLeases', async () => {
-    await scene()
+    await scenario()
     const leases = postgresLeases(roles.billing, { schema: 'least' })
     const [held, ended] = [newClaim(), newClaim()]
     expect(await leases.claim([held, ended])).toMatchObject([{ attempt: 1 }, { attempt: 1 }])
@@ -162,14 +162,14 @@ describe('the role of consumers', () => {
   })
 
   it('reads the identity of the history', async () => {
-    const { billing } = await scene()
+    const { billing } = await scenario()
     expect(await billing.identity()).toMatch(/^\d+\.[0-9A-F]{8}\.[\d.]+\.[0-9a-f-]{36}$/)
   })
 })
 
 // Red when only the first claim finds out: every event would be deferred for ever.
 it('refuses a login whose row_security is off, because PostgreSQL would refuse every claim', async () => {
-  await scene()
+  await scenario()
   const login = roles.logins.billing
   await admin.query(`alter role ${login} set row_security = off`)
   const { rows } = await admin.query(

@@ -24,13 +24,13 @@ afterAll(async () => {
   await admin.end()
 })
 
-const scene = () => twoConsumers(admin, roles)
+const scenario = () => twoConsumers(admin, roles)
 
 describe('the role of operators', () => {
   const operated = (by?: string) => deadLetters(roles.operator, { schema: 'least', by })
 
   it('lists, shows, replays and discards what all consumers left, in its own name', async () => {
-    const { mailing, theirs } = await scene()
+    const { mailing, theirs } = await scenario()
     const [again] = [await new Steps(mailing, async () => undefined).buried()]
     expect(await all(operated().list())).toHaveLength(3)
     expect(await operated().show(theirs.dead)).toMatchObject({ consumer: 'mailing' })
@@ -49,12 +49,12 @@ describe('the role of operators', () => {
   })
 
   it('discards refused messages', async () => {
-    const { theirs } = await scene()
+    const { theirs } = await scenario()
     expect((await operated().discard(theirs.refused, 'spam')).done).toEqual([theirs.refused])
   })
 
   it('sends back to the queue, also again after an interruption, and gives that up', async () => {
-    const { mailing, theirs } = await scene()
+    const { mailing, theirs } = await scenario()
     let isLost = true
     const sender = {
       owns: () => true,
@@ -79,20 +79,20 @@ describe('the role of operators', () => {
   })
 
   it('cannot act in the name of another', async () => {
-    const { theirs } = await scene()
+    const { theirs } = await scenario()
     await expect(operated('alice').replay(theirs.dead)).rejects.toThrow(/row-level security/)
     expect(await operated().show(theirs.dead)).toMatchObject({ id: theirs.dead })
   })
 
   it('says that the clock is right', async () => {
-    await scene()
+    await scenario()
     await roles.operator.query('select least.trust_clock()')
     const { rows } = await admin.query('select clock from least.settings')
     expect(rows).toEqual([{ clock: 1 }])
   })
 
   it('lets the history be forgotten', async () => {
-    const { billing } = await scene()
+    const { billing } = await scenario()
     const before = await billing.identity()
     await forgetHistory(roles.operator, { schema: 'least' })
     expect(await billing.identity()).not.toBe(before)
@@ -130,13 +130,13 @@ describe('the role of operators', () => {
     ['change results', "update least.event_results set result = '{}'"],
     ['create tables', 'create table least.mine (x int)'],
   ])('cannot %s', async (_what, text) => {
-    const { theirs } = await scene()
+    const { theirs } = await scenario()
     await operated().discard(theirs.refused, 'spam')
     await expect(roles.operator.query(text)).rejects.toThrow(/permission denied|row-level security/)
   })
 
   it('changes no row of an event that is done, runs or waits', async () => {
-    const { mailing } = await scene()
+    const { mailing } = await scenario()
     await new Steps(mailing, async () => undefined).suspect(newEvent())
     const change = "update least.processed_events set state = 'w'"
     expect(await countOf(roles.operator, `${change} where state <> 'x'`)).toBe(0)

@@ -100,14 +100,14 @@ test.each([
   },
 ])(
   'no event is lost or doubled while two releases run side by side: $what',
-  async (scene) => {
+  async (scenario) => {
     const { url } = await database()
     const pool = new pg.Pool({ connectionString: url, max: 1 })
     // No key is unique here, so a second effect would be seen.
     await pool.query('create table effects (key text not null)')
     const pods: Pod[] = []
-    for (const release of scene.pods) pods.push(await start(release, url))
-    expect(pods.map(({ migrated }) => migrated)).toEqual(scene.migrated)
+    for (const release of scenario.pods) pods.push(await start(release, url))
+    expect(pods.map(({ migrated }) => migrated)).toEqual(scenario.migrated)
     const own = await Promise.all(pods.map((pod) => pod.goOn()))
     const { rows } = await pool.query(
       `select count(*)::int as effects, count(distinct key)::int as events,

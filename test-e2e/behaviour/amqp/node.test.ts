@@ -8,7 +8,7 @@ import { startRabbitmq } from '../../brokers/amqp/server.ts'
 import type { RunningBroker } from '../../brokers/broker.ts'
 import { endsWithEverythingOnce } from '../../support/audit.ts'
 import { effectsReach, orders } from '../../support/effects.ts'
-import { TestStage } from '../../support/test-stage.ts'
+import { Testbed } from '../../support/testbed.ts'
 
 const STALLED = { id: 'order-stalled', deed: 'stall' } as const
 
@@ -34,28 +34,28 @@ describe.skipIf(skipped('rabbitmq'))('RabbitMQ, with memory alarms and consumer 
     if (evaluate === undefined) return skip('the server belongs to the user')
     // Every first attempt fails, and its copy is published to a delay queue.
     const all = orders(100, { deed: 'fail-once', takesMs: 50 })
-    await using stage = await TestStage.open({
+    await using testbed = await Testbed.open({
       queue: await broker.createQueue({ holdMs: 0 }),
       worker: { transaction: 'each', concurrency: 1, retryBaseMs: 100 },
     })
-    await stage.send(all)
-    const worker = stage.spawn('worker')
+    await testbed.send(all)
+    const worker = testbed.spawn('worker')
     await worker.start()
-    await stage.until(async () => (await stage.runs()).length > 10, { what: 'some runs' })
+    await testbed.until(async () => (await testbed.runs()).length > 10, { what: 'some runs' })
 
     await evaluate(memoryLimit('1MB'))
-    await stage.until(async () => (await worker.health()).state === 'recovering', {
+    await testbed.until(async () => (await worker.health()).state === 'recovering', {
       what: 'the worker to be blocked',
     })
     expect((await worker.health()).reason).toMatch(/blocks publishers: low on memory/)
-    expect(Object.keys(await stage.effects()).length).toBeLessThan(all.length)
+    expect(Object.keys(await testbed.effects()).length).toBeLessThan(all.length)
     await evaluate(memoryLimit('512MB'))
 
-    await effectsReach(stage, all.length)
-    await stage.until(async () => (await worker.health()).state === 'running', {
+    await effectsReach(testbed, all.length)
+    await testbed.until(async () => (await worker.health()).state === 'running', {
       what: 'the worker to go on',
     })
-    await endsWithEverythingOnce(stage, all)
+    await endsWithEverythingOnce(testbed, all)
   })
 
   // Red when an acknowledgement on a channel that the server closed ends the consumer, or when the message runs again.
@@ -64,21 +64,21 @@ describe.skipIf(skipped('rabbitmq'))('RabbitMQ, with memory alarms and consumer 
   }) => {
     if (evaluate === undefined) return skip('the server belongs to the user')
     await evaluate(TIMEOUTS)
-    await using stage = await TestStage.open({
+    await using testbed = await Testbed.open({
       queue: await broker.createQueue(),
       worker: { transaction: 'each', concurrency: 4, deadlineMs: 600_000 },
     })
-    const worker = stage.spawn('worker')
+    const worker = testbed.spawn('worker')
     await worker.start()
-    await stage.send([STALLED])
+    await testbed.send([STALLED])
     await worker.heard('reached')
-    await stage.until(async () => (await worker.received(STALLED.id)) > 1, {
+    await testbed.until(async () => (await worker.received(STALLED.id)) > 1, {
       what: 'the server to take it back',
     })
     worker.say({ kind: 'go' })
 
-    await endsWithEverythingOnce(stage, [STALLED])
-    expect(await stage.runs()).toHaveLength(1)
+    await endsWithEverythingOnce(testbed, [STALLED])
+    expect(await testbed.runs()).toHaveLength(1)
     expect(worker.log).toContain('delivery acknowledgement on channel')
   })
 })

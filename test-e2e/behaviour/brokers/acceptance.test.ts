@@ -5,7 +5,7 @@ import type { RunningBroker } from '../../brokers/broker.ts'
 import { BROKER_NAMES, BROKERS } from '../../brokers/index.ts'
 import { endsWithEverythingOnce } from '../../support/audit.ts'
 import { effectsReach, onceEach, orders, stillAlive } from '../../support/effects.ts'
-import { TestStage } from '../../support/test-stage.ts'
+import { Testbed } from '../../support/testbed.ts'
 import { Crew } from '../../support/workers/crew.ts'
 import type { Deed, Order, WorkerConfig } from '../../support/workers/protocol.ts'
 
@@ -32,8 +32,8 @@ describe.each(SERVERS)('$title', ({ service, start }) => {
   })
   afterAll(() => broker?.server.stop())
 
-  const openStage = async (worker: Partial<WorkerConfig> = {}): Promise<TestStage> =>
-    TestStage.open({
+  const openTestbed = async (worker: Partial<WorkerConfig> = {}): Promise<Testbed> =>
+    Testbed.open({
       queue: await broker.createQueue(),
       worker: { transaction: 'each', concurrency: 4, ...worker },
     })
@@ -41,203 +41,207 @@ describe.each(SERVERS)('$title', ({ service, start }) => {
   describe.skipIf(skipped(service)).concurrent('the adapter', () => {
     // Red when the adapter counts a message as settled before the broker knows, or does not settle it at all.
     test('a process that dies after its acknowledgement leaves no work behind', async () => {
-      await using stage = await openStage()
+      await using testbed = await openTestbed()
       const all = orders(3)
-      const first = stage.spawn('first')
+      const first = testbed.spawn('first')
       await first.start()
-      await stage.send(all)
-      await effectsReach(stage, 3)
-      await stage.drained()
-      await stage.until(async () => (await first.health()).inFlight === 0, { what: 'its last ack' })
+      await testbed.send(all)
+      await effectsReach(testbed, 3)
+      await testbed.drained()
+      await testbed.until(async () => (await first.health()).inFlight === 0, {
+        what: 'its last ack',
+      })
       // RabbitMQ answers no acknowledgement, and one that is on its way dies with the process.
-      await stage.until(async () => ((await stage.queue?.inFlight?.()) ?? 0) === 0, {
+      await testbed.until(async () => ((await testbed.queue?.inFlight?.()) ?? 0) === 0, {
         what: 'the last ack at the broker',
       })
       await first.kill()
-      const other = stage.spawn('other')
+      const other = testbed.spawn('other')
       await other.start()
-      await stage.send([{ id: 'order-after' }])
+      await testbed.send([{ id: 'order-after' }])
 
-      await endsWithEverythingOnce(stage, [...all, { id: 'order-after' }])
+      await endsWithEverythingOnce(testbed, [...all, { id: 'order-after' }])
       expect(other.settled.map(({ why }) => why)).toEqual(['processed'])
     })
 
     // Red when a delivery of an event in progress goes back to the broker at once: thousands of deliveries.
     test('an event that is in progress elsewhere for 5 s is delivered at most three times', async () => {
-      await using stage = await openStage()
-      const owner = stage.spawn('owner', { source: { kind: 'manual' } })
-      const worker = stage.spawn('worker')
+      await using testbed = await openTestbed()
+      const owner = testbed.spawn('owner', { source: { kind: 'manual' } })
+      const worker = testbed.spawn('worker')
       await Promise.all([owner.heard('ready'), worker.start()])
       owner.say({ kind: 'deliver', deliveries: [{ order: STALLED, deliveryCount: 1 }] })
       await owner.heard('reached')
-      await stage.send([STALLED, ...orders(3)])
-      await stage.until(async () => worker.settled.some(({ why }) => why === 'in-progress'), {
+      await testbed.send([STALLED, ...orders(3)])
+      await testbed.until(async () => worker.settled.some(({ why }) => why === 'in-progress'), {
         what: 'a delivery that meets the owner',
       })
       // The test is about this time.
       await sleep(BUSY_MS)
       owner.say({ kind: 'go' })
 
-      await effectsReach(stage, 4)
-      await stage.drained()
+      await effectsReach(testbed, 4)
+      await testbed.drained()
       expect(await worker.received(STALLED.id)).toBeLessThanOrEqual(3)
-      expect(await stage.committed(STALLED.id)).toMatchObject([{ worker: 'owner' }])
-      await endsWithEverythingOnce(stage, [STALLED, ...orders(3)])
+      expect(await testbed.committed(STALLED.id)).toMatchObject([{ worker: 'owner' }])
+      await endsWithEverythingOnce(testbed, [STALLED, ...orders(3)])
     })
 
     // Red when an error of the handler reaches the client, which ends the consumer, its channel or the process.
     test('handlers that throw anything or never end do not stop the consumer', async () => {
-      await using stage = await openStage({ deadlineMs: 2_000 })
-      const worker = stage.spawn('worker')
+      await using testbed = await openTestbed({ deadlineMs: 2_000 })
+      const worker = testbed.spawn('worker')
       await worker.start()
       const outrages = OUTRAGES.map((deed): Order => ({ id: `order-${deed}`, deed }))
-      await stage.send([...outrages, ...orders(5)])
-      await effectsReach(stage, outrages.length + 5)
-      await stage.send([{ id: 'order-after' }])
+      await testbed.send([...outrages, ...orders(5)])
+      await effectsReach(testbed, outrages.length + 5)
+      await testbed.send([{ id: 'order-after' }])
 
-      await effectsReach(stage, outrages.length + 6)
+      await effectsReach(testbed, outrages.length + 6)
       stillAlive([worker])
       expect(await worker.health()).toMatchObject({ state: 'running' })
-      await endsWithEverythingOnce(stage, [...outrages, ...orders(5), { id: 'order-after' }])
+      await endsWithEverythingOnce(testbed, [...outrages, ...orders(5), { id: 'order-after' }])
       expect(worker.stderr).toBe('')
     })
 
     // Red when an acknowledgement also covers an earlier event in flight, which is lost with its process.
     test('trap T18: acknowledging later events does not acknowledge an event in flight', async () => {
-      await using stage = await openStage()
-      const first = stage.spawn('first')
+      await using testbed = await openTestbed()
+      const first = testbed.spawn('first')
       await first.start()
-      await stage.send([STALLED, ...orders(20)])
+      await testbed.send([STALLED, ...orders(20)])
       await first.heard('reached')
-      await effectsReach(stage, 3)
+      await effectsReach(testbed, 3)
       await first.kill()
-      const other = stage.spawn('other')
+      const other = testbed.spawn('other')
       await other.start()
       await other.heard('reached')
       other.say({ kind: 'go' })
 
-      await endsWithEverythingOnce(stage, [STALLED, ...orders(20)])
+      await endsWithEverythingOnce(testbed, [STALLED, ...orders(20)])
     })
 
     // Red when a failed event is neither deferred nor given back, and when a later acknowledgement covers it.
     test('trap T17: acknowledging later events does not acknowledge a failed event that waits', async () => {
-      await using stage = await openStage({ retryBaseMs: 3_000, random: 0.99 })
+      await using testbed = await openTestbed({ retryBaseMs: 3_000, random: 0.99 })
       const failing = { id: 'order-failing', deed: 'fail-once' } as const
-      const first = stage.spawn('first')
+      const first = testbed.spawn('first')
       await first.start()
-      await stage.send([failing, ...orders(20)])
-      await stage.until(async () => (await stage.state(failing.id)) === 'w', { what: 'a failure' })
-      await effectsReach(stage, 1)
+      await testbed.send([failing, ...orders(20)])
+      await testbed.until(async () => (await testbed.state(failing.id)) === 'w', {
+        what: 'a failure',
+      })
+      await effectsReach(testbed, 1)
       await first.kill()
-      const other = stage.spawn('other')
+      const other = testbed.spawn('other')
       await other.start()
 
-      await effectsReach(stage, 21)
-      expect(await stage.committed(failing.id)).toMatchObject([{ worker: 'other', attempt: 2 }])
-      await endsWithEverythingOnce(stage, [failing, ...orders(20)])
+      await effectsReach(testbed, 21)
+      expect(await testbed.committed(failing.id)).toMatchObject([{ worker: 'other', attempt: 2 }])
+      await endsWithEverythingOnce(testbed, [failing, ...orders(20)])
     })
 
     // Red when the claim or the writes of a failed run survive it.
     test('acceptance A19: the writes of a handler that throws are rolled back, and the redelivery is processed', async () => {
-      await using stage = await openStage()
+      await using testbed = await openTestbed()
       const failing = orders(10, { deed: 'fail-once' })
-      const workers = [stage.spawn('one'), stage.spawn('two')]
+      const workers = [testbed.spawn('one'), testbed.spawn('two')]
       await Promise.all(workers.map((worker) => worker.start()))
-      await stage.send(failing)
+      await testbed.send(failing)
 
-      await endsWithEverythingOnce(stage, failing)
-      const attempts = await Promise.all(failing.map(({ id }) => stage.committed(id)))
+      await endsWithEverythingOnce(testbed, failing)
+      const attempts = await Promise.all(failing.map(({ id }) => testbed.committed(id)))
       expect(new Set(attempts.flat().map(({ attempt }) => attempt))).toEqual(new Set([2]))
     })
 
     // Red when a dead event is acknowledged without a dead letter, or when each delivery publishes one.
     test('an event whose attempts are spent is dead-lettered once', async () => {
-      await using stage = await openStage({ attempts: 3, retryBaseMs: 10 })
-      const worker = stage.spawn('worker')
+      await using testbed = await openTestbed({ attempts: 3, retryBaseMs: 10 })
+      const worker = testbed.spawn('worker')
       await worker.start()
-      await stage.send([{ id: 'order-poison', deed: 'fail-always' }, ...orders(20)])
+      await testbed.send([{ id: 'order-poison', deed: 'fail-always' }, ...orders(20)])
 
-      await effectsReach(stage, 20)
-      await stage.until(async () => (await stage.troubles())[0]?.published, {
+      await effectsReach(testbed, 20)
+      await testbed.until(async () => (await testbed.troubles())[0]?.published, {
         what: 'a dead letter',
       })
-      await stage.drained()
+      await testbed.drained()
       expect(await worker.stop()).toBe(0)
-      expect(await stage.effects()).toEqual(onceEach(orders(20)))
-      expect(await stage.troubles()).toEqual([
+      expect(await testbed.effects()).toEqual(onceEach(orders(20)))
+      expect(await testbed.troubles()).toEqual([
         {
           ...{ id: 'order-poison', state: 'x', attempt: 3 },
           ...{ reason: 'attempts-spent', published: true },
         },
       ])
-      expect(await stage.queue?.deadLetters()).toEqual([
+      expect(await testbed.queue?.deadLetters()).toEqual([
         { id: 'order-poison', reason: 'attempts-spent' },
       ])
     })
 
     // Red when attempts are counted inside the business transaction, or by the broker alone.
     test('acceptance A14: a poison message that kills every process is dead-lettered', async () => {
-      await using stage = await openStage({ attempts: 3 })
-      await stage.send([...orders(10), { id: 'order-poison', deed: 'poison' }])
-      const crew = await Crew.of(2, stage)
+      await using testbed = await openTestbed({ attempts: 3 })
+      await testbed.send([...orders(10), { id: 'order-poison', deed: 'poison' }])
+      const crew = await Crew.of(2, testbed)
 
-      await effectsReach(stage, 10)
-      await stage.until(async () => (await stage.troubles())[0]?.published, {
+      await effectsReach(testbed, 10)
+      await testbed.until(async () => (await testbed.troubles())[0]?.published, {
         what: 'a dead letter',
       })
-      await stage.drained()
+      await testbed.drained()
       crew.end()
       expect(crew.deaths.length).toBeLessThanOrEqual(4)
       expect(new Set(crew.deaths)).toEqual(new Set(['SIGKILL']))
-      expect(await stage.effects()).toEqual(onceEach(orders(10)))
-      expect(await stage.queue?.deadLetters()).toEqual([
+      expect(await testbed.effects()).toEqual(onceEach(orders(10)))
+      expect(await testbed.queue?.deadLetters()).toEqual([
         { id: 'order-poison', reason: 'attempts-spent' },
       ])
     })
 
     // Red without the row as a fence: both commit. Red when a settlement of the frozen process has an effect.
     test('traps T19 and A15: another process takes over the event of a frozen one, which cannot commit when it continues', async () => {
-      await using stage = await openStage({ deadlineMs: 3_000 })
-      const owner = stage.spawn('owner')
-      const successor = stage.spawn('successor')
-      await stage.send([STALLED])
+      await using testbed = await openTestbed({ deadlineMs: 3_000 })
+      const owner = testbed.spawn('owner')
+      const successor = testbed.spawn('successor')
+      await testbed.send([STALLED])
       await owner.start()
       await owner.heard('reached')
       await owner.kill('SIGSTOP')
       await successor.start()
       await successor.heard('reached')
       successor.say({ kind: 'go' })
-      await effectsReach(stage, 1)
+      await effectsReach(testbed, 1)
       await owner.kill('SIGCONT')
       owner.say({ kind: 'go' })
-      await stage.until(async () => owner.settled.length > 0, { what: 'the owner to give up' })
+      await testbed.until(async () => owner.settled.length > 0, { what: 'the owner to give up' })
 
       expect(owner.settled.map(({ why }) => why)).not.toContain('processed')
-      expect(await stage.committed(STALLED.id)).toMatchObject([{ worker: 'successor' }])
-      await stage.send(orders(5))
-      await endsWithEverythingOnce(stage, [STALLED, ...orders(5)])
+      expect(await testbed.committed(STALLED.id)).toMatchObject([{ worker: 'successor' }])
+      await testbed.send(orders(5))
+      await endsWithEverythingOnce(testbed, [STALLED, ...orders(5)])
     })
 
     // Red when a drain aborts running handlers at once, or settles messages that it has not run.
     test('a drain finishes running handlers, and another process gets messages that were not started', async () => {
-      await using stage = await openStage({ concurrency: 1 })
-      const first = stage.spawn('first')
-      const other = stage.spawn('other')
+      await using testbed = await openTestbed({ concurrency: 1 })
+      const first = testbed.spawn('first')
+      const other = testbed.spawn('other')
       await Promise.all([first.start(), other.heard('ready')])
-      await stage.send([STALLED])
+      await testbed.send([STALLED])
       await first.heard('reached')
-      await stage.send(orders(9))
+      await testbed.send(orders(9))
       first.say({ kind: 'drain' })
-      await stage.until(async () => (await first.health()).state === 'draining', {
+      await testbed.until(async () => (await first.health()).state === 'draining', {
         what: 'a drain',
       })
       first.say({ kind: 'go' })
       await first.heard('drained')
       await other.start()
 
-      await endsWithEverythingOnce(stage, [STALLED, ...orders(9)])
-      expect(await stage.committed(STALLED.id)).toMatchObject([{ worker: 'first' }])
-      expect(await stage.runs()).toHaveLength(10)
+      await endsWithEverythingOnce(testbed, [STALLED, ...orders(9)])
+      expect(await testbed.committed(STALLED.id)).toMatchObject([{ worker: 'first' }])
+      expect(await testbed.runs()).toHaveLength(10)
     })
   })
 })

@@ -6,7 +6,7 @@ import { BROKER_NAMES, BROKERS } from '../../brokers/index.ts'
 import { endsWithEverythingOnce } from '../../support/audit.ts'
 import { targetOf, through } from '../../support/crash/wire-faults.ts'
 import { effectsReach, orders, stillAlive } from '../../support/effects.ts'
-import { TestStage } from '../../support/test-stage.ts'
+import { Testbed } from '../../support/testbed.ts'
 import type { WorkerConfig } from '../../support/workers/protocol.ts'
 
 /** How long the store is down; ONCEWARD_E2E_OUTAGE_MS=60000 is what the issues ask for. */
@@ -26,8 +26,8 @@ describe.each(SERVERS)('$title', ({ service, start }) => {
   })
   afterAll(() => broker?.server.stop())
 
-  const openStage = async (worker: Partial<WorkerConfig> = {}): Promise<TestStage> =>
-    TestStage.open({
+  const openTestbed = async (worker: Partial<WorkerConfig> = {}): Promise<Testbed> =>
+    Testbed.open({
       queue: await broker.createQueue(),
       worker: { transaction: 'each', concurrency: 4, deadlineMs: 5_000, ...worker },
     })
@@ -36,29 +36,29 @@ describe.each(SERVERS)('$title', ({ service, start }) => {
   test.skipIf(skipped(service))(
     'consumers recover by themselves and without a warning from a broker that is killed under load and restarted with its data',
     async () => {
-      await using stage = await openStage()
+      await using testbed = await openTestbed()
       const all = orders(2 * COUNT, { takesMs: 20 })
-      const workers = [stage.spawn('one'), stage.spawn('two')]
+      const workers = [testbed.spawn('one'), testbed.spawn('two')]
       await Promise.all(workers.map((worker) => worker.start()))
-      await stage.send(all.slice(0, COUNT))
-      await effectsReach(stage, COUNT / 10)
+      await testbed.send(all.slice(0, COUNT))
+      await effectsReach(testbed, COUNT / 10)
       await broker.server.kill('SIGKILL')
       for (const worker of workers) {
-        await stage.until(async () => (await worker.health()).state === 'recovering', {
+        await testbed.until(async () => (await worker.health()).state === 'recovering', {
           what: `${worker.name} to notice`,
         })
       }
       await broker.server.restart()
       // Messages in flight are processed without the broker; only new ones show that the consumer is back.
-      await stage.send(all.slice(COUNT))
-      await effectsReach(stage, 2 * COUNT)
+      await testbed.send(all.slice(COUNT))
+      await effectsReach(testbed, 2 * COUNT)
       stillAlive(workers)
       for (const worker of workers) {
-        await stage.until(async () => (await worker.health()).state === 'running', {
+        await testbed.until(async () => (await worker.health()).state === 'running', {
           what: `${worker.name} to recover`,
         })
       }
-      await endsWithEverythingOnce(stage, all)
+      await endsWithEverythingOnce(testbed, all)
       expect(workers.map(({ stderr }) => stderr)).toEqual(['', ''])
     },
   )
@@ -67,28 +67,28 @@ describe.each(SERVERS)('$title', ({ service, start }) => {
   test.skipIf(skipped(service))(
     'a consumer that is drained while its broker is down does not reconnect when the broker is back',
     async () => {
-      await using stage = await openStage()
-      const drained = stage.spawn('drained')
+      await using testbed = await openTestbed()
+      const drained = testbed.spawn('drained')
       await drained.start()
-      await stage.send(orders(3))
-      await effectsReach(stage, 3)
+      await testbed.send(orders(3))
+      await effectsReach(testbed, 3)
       await broker.server.kill('SIGKILL')
-      await stage.until(async () => (await drained.health()).state === 'recovering', {
+      await testbed.until(async () => (await drained.health()).state === 'recovering', {
         what: 'the consumer to notice',
       })
       await drained.drain()
       await broker.server.restart()
       const told = drained.settled.length
-      await stage.send([{ id: 'order-after' }])
+      await testbed.send([{ id: 'order-after' }])
       // The test is that the consumer does not come back in this time.
       await sleep(REVIVAL_MS)
 
       expect(drained.settled).toHaveLength(told)
       expect(await drained.received('order-after')).toBe(0)
-      const other = stage.spawn('other')
+      const other = testbed.spawn('other')
       await other.start()
-      await endsWithEverythingOnce(stage, [...orders(3), { id: 'order-after' }])
-      expect(await stage.committed('order-after')).toMatchObject([{ worker: 'other' }])
+      await endsWithEverythingOnce(testbed, [...orders(3), { id: 'order-after' }])
+      expect(await testbed.committed('order-after')).toMatchObject([{ worker: 'other' }])
     },
   )
 
@@ -96,27 +96,27 @@ describe.each(SERVERS)('$title', ({ service, start }) => {
   test.skipIf(skipped(service))(
     'a long outage of the store loses nothing and dead-letters nothing',
     async () => {
-      await using stage = await openStage({ attempts: 1 })
-      await using databaseProxy = await proxy(targetOf(stage.databaseUrl))
-      const worker = stage.spawn('worker', {
-        databaseUrl: through(stage.databaseUrl, databaseProxy),
+      await using testbed = await openTestbed({ attempts: 1 })
+      await using databaseProxy = await proxy(targetOf(testbed.databaseUrl))
+      const worker = testbed.spawn('worker', {
+        databaseUrl: through(testbed.databaseUrl, databaseProxy),
       })
       await worker.start()
       const all = orders(100)
-      await stage.send(all.slice(0, 1))
-      await effectsReach(stage, 1)
+      await testbed.send(all.slice(0, 1))
+      await effectsReach(testbed, 1)
       databaseProxy.refuse(true)
       databaseProxy.cut()
-      await stage.send(all.slice(1))
-      await stage.until(async () => (await worker.health()).state === 'paused', {
+      await testbed.send(all.slice(1))
+      await testbed.until(async () => (await worker.health()).state === 'paused', {
         what: 'a consumer that waits for the store',
       })
       // The test is about the length of the outage.
       await sleep(OUTAGE_MS)
-      expect(await stage.queue?.deadLetters()).toEqual([])
+      expect(await testbed.queue?.deadLetters()).toEqual([])
       databaseProxy.refuse(false)
 
-      await endsWithEverythingOnce(stage, all)
+      await endsWithEverythingOnce(testbed, all)
     },
     180_000 + OUTAGE_MS,
   )

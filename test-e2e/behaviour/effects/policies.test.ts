@@ -24,7 +24,7 @@ describe.each(['redis', 'postgres'] as const)('an HTTP call guarded by leases in
   const storeOf = (): PayerConfig['store'] =>
     kind === 'redis' ? { kind, port: server.connection.port } : { kind, url: databaseUrl }
 
-  interface Scene extends AsyncDisposable {
+  interface Scenario extends AsyncDisposable {
     readonly order: ReturnType<typeof newOrder>
     readonly successor: PayerProcess
     readonly duplicate: PayerProcess
@@ -34,7 +34,7 @@ describe.each(['redis', 'postgres'] as const)('an HTTP call guarded by leases in
   async function afterDeath(
     payments: Payments,
     { onTakeover, dies = 'before-complete' }: Pick<PayerConfig, 'onTakeover' | 'dies'>,
-  ): Promise<Scene> {
+  ): Promise<Scenario> {
     const config = { store: storeOf(), paymentsUrl: payments.url, onTakeover }
     const order = newOrder()
     const successor = new PayerProcess(config)
@@ -54,13 +54,13 @@ describe.each(['redis', 'postgres'] as const)('an HTTP call guarded by leases in
   // Red when the key changes with the attempt, the claim or the process.
   test("'retry': an API that knows the idempotency key charges once", async () => {
     await using payments = await openPayments({ dedups: true })
-    await using scene = await afterDeath(payments, { onTakeover: 'retry' })
+    await using scenario = await afterDeath(payments, { onTakeover: 'retry' })
     expect(counts(payments)).toEqual([1])
     const result = { chargeId: 'charge-1', cents: 1999 }
-    expect(await scene.successor.settle(scene.order)).toEqual({
+    expect(await scenario.successor.settle(scenario.order)).toEqual({
       ...{ kind: 'ack', by: 'processed', result },
     })
-    expect(await scene.duplicate.settle(scene.order)).toEqual({
+    expect(await scenario.duplicate.settle(scenario.order)).toEqual({
       ...{ kind: 'ack', by: 'duplicate', result },
     })
     expect(payments.requested).toHaveLength(2)
@@ -70,18 +70,18 @@ describe.each(['redis', 'postgres'] as const)('an HTTP call guarded by leases in
   // The control: it shows that the first worker charged before it died.
   test("'retry': an API that knows no keys charges twice", async () => {
     await using payments = await openPayments({ dedups: false })
-    await using scene = await afterDeath(payments, { onTakeover: 'retry' })
-    expect(await scene.successor.settle(scene.order)).toMatchObject({ by: 'processed' })
+    await using scenario = await afterDeath(payments, { onTakeover: 'retry' })
+    expect(await scenario.successor.settle(scenario.order)).toMatchObject({ by: 'processed' })
     expect(counts(payments)).toEqual([2])
   })
 
   // Red when a takeover runs the handler as a retry does.
   test("'dead-letter': the API is not called again, and the event is dead for all workers", async () => {
     await using payments = await openPayments({ dedups: false })
-    await using scene = await afterDeath(payments, { onTakeover: 'dead-letter' })
+    await using scenario = await afterDeath(payments, { onTakeover: 'dead-letter' })
     const dead = { kind: 'dead-letter', reason: 'takeover' }
-    expect(await scene.successor.settle(scene.order)).toMatchObject(dead)
-    expect(await scene.duplicate.settle(scene.order)).toMatchObject(dead)
+    expect(await scenario.successor.settle(scenario.order)).toMatchObject(dead)
+    expect(await scenario.duplicate.settle(scenario.order)).toMatchObject(dead)
     expect(payments.requested).toHaveLength(1)
     expect(counts(payments)).toEqual([1])
   })
@@ -89,12 +89,12 @@ describe.each(['redis', 'postgres'] as const)('an HTTP call guarded by leases in
   // Red when the result of `reconcile` is not stored.
   test('reconcile: the charge that the API has is the result, for duplicates too', async () => {
     await using payments = await openPayments({ dedups: false })
-    await using scene = await afterDeath(payments, { onTakeover: 'ask-payments' })
+    await using scenario = await afterDeath(payments, { onTakeover: 'ask-payments' })
     const result = { chargeId: 'charge-1', cents: 1999 }
-    expect(await scene.successor.settle(scene.order)).toEqual({
+    expect(await scenario.successor.settle(scenario.order)).toEqual({
       ...{ kind: 'ack', by: 'processed', result },
     })
-    expect(await scene.duplicate.settle(scene.order)).toEqual({
+    expect(await scenario.duplicate.settle(scenario.order)).toEqual({
       ...{ kind: 'ack', by: 'duplicate', result },
     })
     expect(payments.requested).toHaveLength(1)
@@ -103,21 +103,21 @@ describe.each(['redis', 'postgres'] as const)('an HTTP call guarded by leases in
 
   test('reconcile: an order that the API has not charged is charged', async () => {
     await using payments = await openPayments({ dedups: false })
-    await using scene = await afterDeath(payments, {
+    await using scenario = await afterDeath(payments, {
       onTakeover: 'ask-payments',
       dies: 'before-call',
     })
     expect(counts(payments)).toEqual([])
-    expect(await scene.successor.settle(scene.order)).toMatchObject({ by: 'processed' })
+    expect(await scenario.successor.settle(scenario.order)).toMatchObject({ by: 'processed' })
     expect(counts(payments)).toEqual([1])
   })
 
   // Red when a failed `reconcile` counts as a failed attempt: the next claim would be a retry, and charge again.
   test('reconcile: an API that cannot answer now is asked again before anything is charged', async () => {
     await using payments = await openPayments({ dedups: false })
-    await using scene = await afterDeath(payments, { onTakeover: 'ask-payments' })
+    await using scenario = await afterDeath(payments, { onTakeover: 'ask-payments' })
     payments.refuseLookups(1)
-    expect(await scene.successor.settle(scene.order)).toMatchObject({
+    expect(await scenario.successor.settle(scenario.order)).toMatchObject({
       by: 'processed',
       result: { chargeId: 'charge-1' },
     })

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { createSqsQueue } from '../../brokers/sqs/queue.ts'
 import { severCommit, targetOf, through } from '../../support/crash/wire-faults.ts'
 import { everythingOnce, orders, stillAlive } from '../../support/effects.ts'
-import { TestStage } from '../../support/test-stage.ts'
+import { Testbed } from '../../support/testbed.ts'
 
 const VICTIM = { id: 'order-victim' }
 
@@ -28,27 +28,27 @@ describe.concurrent('a connection that is cut at COMMIT', () => {
       },
       { name: 'the COMMIT did not arrive: the handler runs again at once', arrives: false },
     ])('$name', async ({ arrives }) => {
-      await using stage = await TestStage.open({
+      await using testbed = await Testbed.open({
         queue: await createSqsQueue(queue.connection),
         worker: { transaction },
       })
-      const target = targetOf(stage.databaseUrl)
+      const target = targetOf(testbed.databaseUrl)
       const fault = { text: VICTIM.id, arrives, by: 'cut' } as const
       const severed = await severCommit(target, fault)
       await using _proxy = severed.proxy
-      const worker = stage.spawn('worker', {
-        databaseUrl: through(stage.databaseUrl, severed.proxy),
+      const worker = testbed.spawn('worker', {
+        databaseUrl: through(testbed.databaseUrl, severed.proxy),
       })
       const all = [...orders(4), VICTIM]
-      await stage.send(all)
+      await testbed.send(all)
       await worker.start()
 
       await severed.reached
-      await everythingOnce(stage, all)
+      await everythingOnce(testbed, all)
 
       const told = worker.settled.filter(({ id }) => id === VICTIM.id).map(({ why }) => why)
       expect(told).toEqual(['processed'])
-      const runs = (await stage.runs()).filter(({ id }) => id === VICTIM.id)
+      const runs = (await testbed.runs()).filter(({ id }) => id === VICTIM.id)
       expect(runs).toHaveLength(arrives ? 1 : 2)
       stillAlive([worker])
     })

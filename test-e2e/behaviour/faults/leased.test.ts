@@ -10,7 +10,7 @@ import {
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { createSqsQueue } from '../../brokers/sqs/queue.ts'
 import { everythingOnce } from '../../support/effects.ts'
-import { TestStage } from '../../support/test-stage.ts'
+import { Testbed } from '../../support/testbed.ts'
 import type { CrashPoint } from '../../support/workers/protocol.ts'
 
 const STALLED = { id: 'order-stalled', deed: 'stall' } as const
@@ -23,11 +23,11 @@ beforeAll(async () => {
 })
 afterAll(() => Promise.all([queue, cache].map((server) => server.stop())))
 
-const openStage = async (
+const openTestbed = async (
   transaction: 'each' | 'batch',
   longestHiddenMs?: number,
-): Promise<TestStage> =>
-  TestStage.open({
+): Promise<Testbed> =>
+  Testbed.open({
     queue: await createSqsQueue(queue.connection, { longestHiddenMs }),
     worker: { transaction, deadlineMs: 3_000, redisPort: cache.connection.port },
   })
@@ -37,10 +37,10 @@ describe.concurrent.each(['each', 'batch'] as const)(
   (transaction) => {
     // Red when the lease instead of the row decides who may commit: the lease changes its owner twice here.
     test('traps T5 and A4: an owner that continues after SIGSTOP cannot commit after its successor', async () => {
-      await using stage = await openStage(transaction)
-      const owner = stage.spawn('owner')
-      const successor = stage.spawn('successor')
-      await stage.send([STALLED])
+      await using testbed = await openTestbed(transaction)
+      const owner = testbed.spawn('owner')
+      const successor = testbed.spawn('successor')
+      await testbed.send([STALLED])
       await owner.start()
       await owner.heard('reached')
       await owner.kill('SIGSTOP')
@@ -48,22 +48,22 @@ describe.concurrent.each(['each', 'batch'] as const)(
       await successor.start()
       await successor.heard('reached')
       successor.say({ kind: 'go' })
-      await stage.until(async () => (await stage.state(STALLED.id)) === 'd', {
+      await testbed.until(async () => (await testbed.state(STALLED.id)) === 'd', {
         what: 'the commit of the successor',
       })
       await owner.kill('SIGCONT')
       owner.say({ kind: 'go' })
-      await stage.until(async () => owner.settled.length > 0, { what: 'the owner to give up' })
+      await testbed.until(async () => owner.settled.length > 0, { what: 'the owner to give up' })
 
       expect(owner.settled.map(({ why }) => why)).not.toContain('processed')
-      await everythingOnce(stage, [STALLED])
-      expect(await stage.committed(STALLED.id)).toMatchObject([{ worker: 'successor' }])
+      await everythingOnce(testbed, [STALLED])
+      expect(await testbed.committed(STALLED.id)).toMatchObject([{ worker: 'successor' }])
     })
 
-    async function die(stage: TestStage, at: CrashPoint) {
-      const first = stage.spawn('first', { crash: { at, id: VICTIM.id } })
-      const successor = stage.spawn('successor')
-      await stage.send([VICTIM])
+    async function die(testbed: Testbed, at: CrashPoint) {
+      const first = testbed.spawn('first', { crash: { at, id: VICTIM.id } })
+      const successor = testbed.spawn('successor')
+      await testbed.send([VICTIM])
       await first.start()
       await first.heard('reached')
       await successor.heard('ready')
@@ -74,18 +74,18 @@ describe.concurrent.each(['each', 'batch'] as const)(
 
     // Red when Redis is not told the state of the row.
     test('the redelivery completes a lease whose owner died after its COMMIT', async () => {
-      await using stage = await openStage(transaction, 500)
-      const successor = await die(stage, 'before-complete')
-      expect(await stage.state(VICTIM.id)).toBe('d')
+      await using testbed = await openTestbed(transaction, 500)
+      const successor = await die(testbed, 'before-complete')
+      expect(await testbed.state(VICTIM.id)).toBe('d')
       await successor.start()
-      await everythingOnce(stage, [VICTIM])
-      expect(await stage.committed(VICTIM.id)).toMatchObject([{ worker: 'first' }])
+      await everythingOnce(testbed, [VICTIM])
+      expect(await testbed.committed(VICTIM.id)).toMatchObject([{ worker: 'first' }])
       expect(successor.settled.at(-1)).toMatchObject({ kind: 'ack', why: 'duplicate' })
 
       // Redis has the done mark again, so that the row in Postgres does not matter any more.
-      await stage.pool.query('delete from onceward.processed_events')
-      await stage.send([VICTIM])
-      await everythingOnce(stage, [VICTIM])
+      await testbed.pool.query('delete from onceward.processed_events')
+      await testbed.send([VICTIM])
+      await everythingOnce(testbed, [VICTIM])
       expect(successor.settled.at(-1)).toMatchObject({ kind: 'ack', why: 'duplicate' })
     })
   },

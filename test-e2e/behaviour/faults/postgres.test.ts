@@ -11,7 +11,7 @@ import { afterAll, beforeAll, describe, test } from 'vitest'
 import { createSqsQueue } from '../../brokers/sqs/queue.ts'
 import { createDice } from '../../support/dice.ts'
 import { effectsReach, everythingOnce, orders, stillAlive } from '../../support/effects.ts'
-import { TestStage } from '../../support/test-stage.ts'
+import { Testbed } from '../../support/testbed.ts'
 
 const COUNT = 300
 
@@ -34,23 +34,23 @@ describe.each(['each', 'batch'] as const)("transaction '%s'", (transaction) => {
     { name: 'killed by SIGKILL', signal: 'SIGKILL' },
   ] as const)('Postgres is $name three times under load', async ({ signal }) => {
     const dice = createDice()
-    await using stage = await TestStage.open({
+    await using testbed = await Testbed.open({
       queue: await createSqsQueue(queue.connection),
       databaseUrl: await server.createDatabase(),
       worker: { transaction, attempts: 1 },
     })
     const all = orders(COUNT, { takesMs: 10 })
-    await stage.send(all)
-    const workers = [stage.spawn('one'), stage.spawn('two')]
+    await testbed.send(all)
+    const workers = [testbed.spawn('one'), testbed.spawn('two')]
     await Promise.all(workers.map((worker) => worker.start()))
 
     for (const share of [0.1, 0.4, 0.7]) {
-      await effectsReach(stage, Math.floor(COUNT * (share + dice.next() / 5)))
+      await effectsReach(testbed, Math.floor(COUNT * (share + dice.next() / 5)))
       await server.kill(signal)
       await server.restart()
     }
 
-    await everythingOnce(stage, all)
+    await everythingOnce(testbed, all)
     stillAlive(workers)
   })
 })

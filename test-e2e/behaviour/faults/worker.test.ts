@@ -10,7 +10,7 @@ import {
   orders,
   stillAlive,
 } from '../../support/effects.ts'
-import { TestStage } from '../../support/test-stage.ts'
+import { Testbed } from '../../support/testbed.ts'
 import type { Order } from '../../support/workers/protocol.ts'
 
 const DAY_MS = 86_400_000
@@ -27,12 +27,12 @@ describe.concurrent.each(['each', 'batch'] as const)("transaction '%s'", (transa
    * never gets), or compared with one of the server's.
    */
   test('trap T32: two workers whose clocks are wrong by a day, one each way, share the work', async () => {
-    await using stage = await TestStage.open({
+    await using testbed = await Testbed.open({
       queue: await createSqsQueue(queue.connection),
       worker: { transaction, retryBaseMs: 1_000 },
     })
-    const ahead = stage.spawn('ahead', { clockOffsetMs: DAY_MS })
-    const behind = stage.spawn('behind', { clockOffsetMs: -DAY_MS })
+    const ahead = testbed.spawn('ahead', { clockOffsetMs: DAY_MS })
+    const behind = testbed.spawn('behind', { clockOffsetMs: -DAY_MS })
     const workers = [ahead, behind]
     await Promise.all(workers.map((worker) => worker.start()))
     const all: Order[] = []
@@ -40,11 +40,11 @@ describe.concurrent.each(['each', 'batch'] as const)("transaction '%s'", (transa
     do {
       const wave = orders(20, { deed: 'fail-once' }, `wave-${all.length}`)
       all.push(...wave)
-      await stage.send(wave)
-      await effectsReach(stage, all.length)
+      await testbed.send(wave)
+      await effectsReach(testbed, all.length)
     } while (all.length < 400 && workers.some((worker) => worker.settled.length === 0))
 
-    await everythingOnce(stage, all)
+    await everythingOnce(testbed, all)
 
     stillAlive(workers)
     for (const worker of workers) expect(worker.settled.length).toBeGreaterThan(0)
@@ -54,23 +54,23 @@ describe.concurrent.each(['each', 'batch'] as const)("transaction '%s'", (transa
 
   // Red when the wait for a connection has no limit, or when it counts as a failure of the event.
   test("a pool that the user's own code has exhausted defers everything until it is free", async () => {
-    await using stage = await TestStage.open({
+    await using testbed = await Testbed.open({
       queue: await createSqsQueue(queue.connection),
       worker: { transaction, poolMax: 5, concurrency: 3, attempts: 1 },
     })
-    const worker = stage.spawn('worker')
+    const worker = testbed.spawn('worker')
     await worker.start()
     worker.say({ kind: 'take-pool' })
     await worker.heard('pool-taken')
     const all = orders(10)
-    await stage.send(all)
-    await stage.until(async () => worker.settled.some(({ why }) => why === 'store-down'), {
+    await testbed.send(all)
+    await testbed.until(async () => worker.settled.some(({ why }) => why === 'store-down'), {
       what: 'a delivery that waits for the store',
     })
-    expect(await stage.effects()).toEqual({})
+    expect(await testbed.effects()).toEqual({})
     worker.say({ kind: 'free-pool' })
 
-    await everythingOnce(stage, all)
+    await everythingOnce(testbed, all)
     stillAlive([worker])
     expect(worker.settled.map(({ error = '' }) => error).join()).toMatch(
       /No connection of the pool/,
@@ -79,65 +79,65 @@ describe.concurrent.each(['each', 'batch'] as const)("transaction '%s'", (transa
 
   // Red when a failure that cannot be recorded ends an event. Two attempts: one counts where the disk is free in time.
   test('a full disk (53100) does not count as a failure of the event', async () => {
-    await using stage = await TestStage.open({
+    await using testbed = await Testbed.open({
       queue: await createSqsQueue(queue.connection),
       worker: { transaction, attempts: 2 },
     })
-    await fillDisk(stage)
-    const worker = stage.spawn('worker')
+    await fillDisk(testbed)
+    const worker = testbed.spawn('worker')
     await worker.start()
     const all = orders(10, { deed: 'fill-disk' })
-    await stage.send(all)
-    await stage.until(async () => (await worker.health()).state === 'paused', {
+    await testbed.send(all)
+    await testbed.until(async () => (await worker.health()).state === 'paused', {
       what: 'a consumer that waits for the store',
     })
-    expect(await stage.effects()).toEqual({})
-    await stage.pool.query('delete from full_disk')
+    expect(await testbed.effects()).toEqual({})
+    await testbed.pool.query('delete from full_disk')
 
-    await everythingOnce(stage, all)
+    await everythingOnce(testbed, all)
     stillAlive([worker])
     expect(worker.settled.map(({ error = '' }) => error).join()).toMatch(/No space left on device/)
   })
 
   // Red when each of these runs counts as an attempt without a recorded result: six of them would make it dead.
   test('a disk that is full for a long time counts against no event, including redelivered ones', async () => {
-    await using stage = await TestStage.open({
+    await using testbed = await Testbed.open({
       queue: await createSqsQueue(queue.connection, { longestHiddenMs: 2_000 }),
       worker: { transaction, attempts: 2 },
     })
-    await fillDisk(stage)
+    await fillDisk(testbed)
     const all = orders(1, { deed: 'fill-disk' })
-    await stage.send(all)
-    const first = stage.spawn('first')
+    await testbed.send(all)
+    const first = testbed.spawn('first')
     await first.start()
-    await stage.until(async () => first.settled.length > 0, { what: 'a first run' })
+    await testbed.until(async () => first.settled.length > 0, { what: 'a first run' })
     await first.kill()
-    const second = stage.spawn('second')
+    const second = testbed.spawn('second')
     await second.start()
-    await stage.until(async () => second.settled.length >= 7, { what: 'seven deferrals' })
-    await stage.pool.query('delete from full_disk')
+    await testbed.until(async () => second.settled.length >= 7, { what: 'seven deferrals' })
+    await testbed.pool.query('delete from full_disk')
 
-    await everythingOnce(stage, all)
+    await everythingOnce(testbed, all)
     stillAlive([second])
   })
 
   // Red when the codes of a store that is down open the breaker, wherever they come from.
   test('an error 53100 that only the handler gets, from a server of its own, is a failure of its event alone', async () => {
-    await using stage = await TestStage.open({
+    await using testbed = await Testbed.open({
       queue: await createSqsQueue(queue.connection),
       worker: { transaction, attempts: 1 },
     })
-    await stage.pool.query('insert into full_disk values (true)')
-    const worker = stage.spawn('worker')
+    await testbed.pool.query('insert into full_disk values (true)')
+    const worker = testbed.spawn('worker')
     await worker.start()
     const healthy = orders(20)
-    await stage.send([{ id: 'order-foreign', deed: 'fill-disk' }, ...healthy])
-    await effectsReach(stage, 20)
-    await stage.until(async () => (await stage.troubles())[0]?.state === 'x', {
+    await testbed.send([{ id: 'order-foreign', deed: 'fill-disk' }, ...healthy])
+    await effectsReach(testbed, 20)
+    await testbed.until(async () => (await testbed.troubles())[0]?.state === 'x', {
       what: 'a dead event',
     })
     expect((await worker.health()).state).toBe('running')
-    await stage.drained()
+    await testbed.drained()
     expect(worker.settled.map(({ why }) => why)).not.toContain('store-down')
   })
 
@@ -146,28 +146,28 @@ describe.concurrent.each(['each', 'batch'] as const)("transaction '%s'", (transa
    * counts as a first one for ever (it never ends).
    */
   test('an event that breaks its connection in every run is dead-lettered alone, with reason no-verdict', async () => {
-    await using stage = await TestStage.open({
+    await using testbed = await Testbed.open({
       queue: await createSqsQueue(queue.connection, { longestHiddenMs: 2_000 }),
       worker: { transaction, attempts: 1 },
     })
-    const worker = stage.spawn('worker')
+    const worker = testbed.spawn('worker')
     const innocent = orders(9)
     const breaker = { id: 'order-breaker', deed: 'break-connection' } as const
-    await stage.send([...innocent.slice(0, 5), breaker, ...innocent.slice(5)])
+    await testbed.send([...innocent.slice(0, 5), breaker, ...innocent.slice(5)])
     await worker.start()
 
-    await stage.drained()
-    expect(await stage.effects()).toEqual(onceEach(innocent))
-    expect(await stage.troubles()).toMatchObject([
+    await testbed.drained()
+    expect(await testbed.effects()).toEqual(onceEach(innocent))
+    expect(await testbed.troubles()).toMatchObject([
       { id: breaker.id, state: 'x', reason: 'no-verdict', published: true },
     ])
-    expect(await stage.queue?.deadLetters()).toEqual([{ id: breaker.id, reason: 'no-verdict' }])
+    expect(await testbed.queue?.deadLetters()).toEqual([{ id: breaker.id, reason: 'no-verdict' }])
     stillAlive([worker])
   })
 })
 
 /** The disk is full for what handlers write and for what onceward records. */
-async function fillDisk({ pool }: TestStage): Promise<void> {
+async function fillDisk({ pool }: Testbed): Promise<void> {
   await pool.query(`create function fill_disk_too() returns trigger language plpgsql as $$
     begin
       if exists (select from public.full_disk) then

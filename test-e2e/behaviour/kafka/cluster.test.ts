@@ -10,7 +10,7 @@ import { createTopic, type Topic } from '../../brokers/kafka/queue.ts'
 import { freshName } from '../../brokers/queue-under-test.ts'
 import { endsWithEverythingOnce } from '../../support/audit.ts'
 import { effectsReach, orders, stillAlive } from '../../support/effects.ts'
-import { TestStage } from '../../support/test-stage.ts'
+import { Testbed } from '../../support/testbed.ts'
 
 const PER_STEP = 100
 
@@ -35,16 +35,16 @@ test.skipIf(skipped('kafka'))(
   'members continue by themselves when their coordinator and leaders move: 0 lost, 0 doubled',
   async () => {
     const queue = await createTopic(cluster.connection, freshName(), { sessionMs: 6_000 })
-    await using stage = await TestStage.open({
+    await using testbed = await Testbed.open({
       queue,
       worker: { transaction: 'each', concurrency: 4, deadlineMs: 5_000 },
     })
     const all = orders(3 * PER_STEP, { takesMs: 20 })
-    const workers = [stage.spawn('one'), stage.spawn('two')]
+    const workers = [testbed.spawn('one'), testbed.spawn('two')]
     await Promise.all(workers.map((worker) => worker.start()))
-    await stage.send(all.slice(0, PER_STEP))
+    await testbed.send(all.slice(0, PER_STEP))
     const reach = (count: number): Promise<void> =>
-      effectsReach(stage, count).catch(async (error: unknown) => {
+      effectsReach(testbed, count).catch(async (error: unknown) => {
         const why = await partitionsOf(queue)
         throw new Error(`${String(error)}\n${why}`, { cause: error })
       })
@@ -55,7 +55,7 @@ test.skipIf(skipped('kafka'))(
       await until(() => isInSync(queue.source.topic), { deadlineMs: 60_000 })
       const before = await coordinator()
       await cluster.nodes[before - 1]?.kill('SIGKILL')
-      await stage.send(all.slice(step * PER_STEP, (step + 1) * PER_STEP))
+      await testbed.send(all.slice(step * PER_STEP, (step + 1) * PER_STEP))
       await reach((step + 1) * PER_STEP)
       expect(await coordinator()).not.toBe(before)
       await cluster.nodes[before - 1]?.restart()
@@ -63,7 +63,7 @@ test.skipIf(skipped('kafka'))(
 
     stillAlive(workers)
     // Warnings are not checked: kafkajs adds too many listeners while one broker of the cluster is dead.
-    await endsWithEverythingOnce(stage, all)
+    await endsWithEverythingOnce(testbed, all)
   },
   300_000,
 )

@@ -9,7 +9,7 @@ import { startKafka } from '../../brokers/kafka/server.ts'
 import { endsWithEverythingOnce } from '../../support/audit.ts'
 import { createDice, type Dice } from '../../support/dice.ts'
 import { effectsReach, orders, stillAlive } from '../../support/effects.ts'
-import { TestStage } from '../../support/test-stage.ts'
+import { Testbed } from '../../support/testbed.ts'
 
 /** ONCEWARD_E2E_RESTARTS=30 is the number that the issue asks for. */
 const RESTARTS = Number(process.env['ONCEWARD_E2E_RESTARTS'] ?? 2)
@@ -38,33 +38,33 @@ test.skipIf(skipped('kafka'))(
   async () => {
     const dice = createDice()
     const queue = await broker.createQueue({ sessionMs: SESSION_MS })
-    await using stage = await TestStage.open({
+    await using testbed = await Testbed.open({
       queue,
       worker: { transaction: 'each', concurrency: 4, deadlineMs: 5_000 },
     })
     const all = orders(COUNT * (RESTARTS + 1), { takesMs: 20 })
-    const workers = [stage.spawn('one'), stage.spawn('two')]
+    const workers = [testbed.spawn('one'), testbed.spawn('two')]
     await Promise.all(workers.map((worker) => worker.start()))
-    await stage.send(all.slice(0, COUNT))
-    await effectsReach(stage, 1)
+    await testbed.send(all.slice(0, COUNT))
+    await effectsReach(testbed, 1)
 
     const waitedMs: number[] = []
     for (let restart = 1; restart <= RESTARTS; restart += 1) {
       await goesAway(broker, restart % 2 === 0 ? 'SIGTERM' : 'SIGKILL', dice)
       const backAt = performance.now()
       const ofThis = all.slice(restart * COUNT, (restart + 1) * COUNT)
-      await stage.send(ofThis)
-      await stage.until(async () => hasOne(await stage.effects(), ofThis), {
+      await testbed.send(ofThis)
+      await testbed.until(async () => hasOne(await testbed.effects(), ofThis), {
         what: `an effect after restart ${restart}`,
       })
       waitedMs.push(Math.round(performance.now() - backAt))
-      await effectsReach(stage, (restart + 1) * COUNT)
+      await effectsReach(testbed, (restart + 1) * COUNT)
     }
     const [fastest, median, slowest] = [0, 0.5, 1].map((share) => quantile(waitedMs, share))
     console.log(`consuming again after ${fastest} to ${slowest} ms, median ${median}: ${waitedMs}`)
 
     stillAlive(workers)
-    await endsWithEverythingOnce(stage, all)
+    await endsWithEverythingOnce(testbed, all)
     expect(workers.map(({ stderr }) => stderr)).toEqual(['', ''])
   },
   120_000 + RESTARTS * 60_000,

@@ -54,7 +54,7 @@ interface Options {
 }
 
 /** A database, and environments of one exported function. */
-async function stage(name: string, { connections = 2, format = 'esm' }: Options = {}) {
+async function testbed(name: string, { connections = 2, format = 'esm' }: Options = {}) {
   const { url } = await database()
   const pool = new Pool({ connectionString: url, max: 2 })
   await migrate(pool)
@@ -116,7 +116,7 @@ const PATIENT = { everyMs: 100, deadlineMs: 60_000 }
 
 describe.concurrent.each(FORMATS)('a function bundled as %s', (format) => {
   test('survives freezes that are longer than its lease, and holds nothing while it is frozen', async () => {
-    await using lambda = await stage('sqs', { format })
+    await using lambda = await testbed('sqs', { format })
     const environment = await lambda.start()
     const event = sqsEvent({ id: 'a' }, { id: 'b', failures: 1 })
     expect(failuresOf(await environment.invoke(event))).toEqual(['b'])
@@ -135,7 +135,7 @@ describe.concurrent.each(FORMATS)('a function bundled as %s', (format) => {
 test.concurrent.each([1, 2])(
   'connections that end while the process is frozen cost at most a redelivery, with %d connections',
   async (connections) => {
-    await using lambda = await stage('sqs', { connections })
+    await using lambda = await testbed('sqs', { connections })
     const environment = await lambda.start()
     expect(failuresOf(await environment.invoke(sqsEvent({ id: 'first' })))).toEqual([])
     await environment.frozen()
@@ -152,7 +152,7 @@ test.concurrent.each([1, 2])(
 test.concurrent.each([1, 2])(
   'a handler that outlives its invocation commits nothing when the process thaws, with %d connections',
   async (connections) => {
-    await using lambda = await stage('sqs', { connections })
+    await using lambda = await testbed('sqs', { connections })
     const first = await lambda.start()
     const charge = { id: 'slow', takesMs: 4_000 }
     await first.frozen()
@@ -176,7 +176,7 @@ test.concurrent.each([1, 2])(
 test.concurrent.each(['sqs', 'batches', 'behindMiddy'] as const)(
   'environments that are killed in the middle lose nothing and double nothing: %s',
   async (name) => {
-    await using lambda = await stage(name)
+    await using lambda = await testbed(name)
     const counts = new Map<string, number>()
     let sent = 0
     const send = (some: number): void => {
@@ -257,7 +257,7 @@ const EVENTS: Readonly<Record<'kafka' | 'sns' | 'eventBridge', (charge: Charge) 
 test.concurrent.each(['kafka', 'sns', 'eventBridge'] as const)(
   '%s fails until its event is done, also after a kill, and then is a duplicate',
   async (name) => {
-    await using lambda = await stage(name)
+    await using lambda = await testbed(name)
     const event = EVENTS[name]({ id: 'e', failures: 1, hangsAt: 2 })
     const first = await lambda.start()
     const notDone = { kind: 'failed', errorMessage: expect.stringMatching(NOT_DONE) }

@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from 'vitest'
 import { ManualBroker } from '../../support/manual-broker.ts'
-import { TestStage } from '../../support/test-stage.ts'
+import { Testbed } from '../../support/testbed.ts'
 import type { Order } from '../../support/workers/protocol.ts'
 
 const POISON = 'order-poison'
@@ -19,21 +19,21 @@ describe.concurrent.each(['each', 'batch'] as const)("transaction '%s'", (transa
   test.each(Object.keys(PLACES) as Place[])(
     'only the poison message dies when it stands %s',
     async (place) => {
-      await using stage = await TestStage.open({ worker: { transaction, attempts: ATTEMPTS } })
+      await using testbed = await Testbed.open({ worker: { transaction, attempts: ATTEMPTS } })
       const orders = hundred(place)
-      const broker = new ManualBroker(stage, orders)
+      const broker = new ManualBroker(testbed, orders)
 
       const deaths = await broker.run()
 
       // The first run was a clean first delivery, for which nothing is written.
       expect(deaths).toBe(ATTEMPTS + 1)
       expect(broker.dead).toEqual([POISON])
-      expect(await stage.troubles()).toEqual([
+      expect(await testbed.troubles()).toEqual([
         { id: POISON, state: 'x', attempt: ATTEMPTS, reason: 'attempts-spent', published: false },
       ])
       const innocent = orders.filter(({ id }) => id !== POISON)
-      expect(await stage.effects()).toEqual(Object.fromEntries(innocent.map(({ id }) => [id, 1])))
-      const counts = (await stage.runs()).filter(({ id }) => id !== POISON)
+      expect(await testbed.effects()).toEqual(Object.fromEntries(innocent.map(({ id }) => [id, 1])))
+      const counts = (await testbed.runs()).filter(({ id }) => id !== POISON)
       expect(Math.max(...counts.map(({ attempt }) => attempt))).toBeLessThanOrEqual(2)
     },
   )

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { RunningBroker } from '../../brokers/broker.ts'
 import { BROKER_NAMES, BROKERS } from '../../brokers/index.ts'
 import { onceEach, orders } from '../../support/effects.ts'
-import { TestStage } from '../../support/test-stage.ts'
+import { Testbed } from '../../support/testbed.ts'
 import { Crew } from '../../support/workers/crew.ts'
 
 const ATTEMPTS = 3
@@ -23,28 +23,28 @@ describe.concurrent.each(BROKER_NAMES.filter((name) => name !== 'kafka'))('on %s
   afterAll(() => broker.server.stop())
 
   test('a message that kills every process that decodes it is dead-lettered, and all others are processed', async () => {
-    await using stage = await TestStage.open({
+    await using testbed = await Testbed.open({
       queue: await broker.createQueue(),
       worker: { transaction: 'each', attempts: ATTEMPTS, decodes: true },
     })
     const innocent = orders(60)
-    await stage.send([...innocent.slice(0, 30), { id: POISON, deed: 'kill-decoder' }])
-    await stage.send(innocent.slice(30))
-    const crew = await Crew.of(3, stage)
+    await testbed.send([...innocent.slice(0, 30), { id: POISON, deed: 'kill-decoder' }])
+    await testbed.send(innocent.slice(30))
+    const crew = await Crew.of(3, testbed)
 
-    await stage.until(async () => (await refused(stage)).published, { what: 'a dead letter' })
-    const isDone = async () => Object.keys(await stage.effects()).length === innocent.length
-    await stage.until(isDone, { what: 'all other effects' })
-    await stage.drained()
+    await testbed.until(async () => (await refused(testbed)).published, { what: 'a dead letter' })
+    const isDone = async () => Object.keys(await testbed.effects()).length === innocent.length
+    await testbed.until(isDone, { what: 'all other effects' })
+    await testbed.drained()
     crew.end()
 
     // The first delivery is not a suspect, so nothing is written for it.
     expect(crew.deaths.length).toBeLessThanOrEqual(ATTEMPTS + 1)
     expect(new Set(crew.deaths)).toEqual(new Set(['SIGKILL']))
-    expect(await stage.effects()).toEqual(onceEach(innocent))
-    expect(await stage.troubles()).toEqual([])
-    expect(await refused(stage)).toEqual({ reason: 'no-verdict', published: true })
-    expect(await stage.queue?.deadLetters()).toEqual([{ id: POISON, reason: 'no-verdict' }])
+    expect(await testbed.effects()).toEqual(onceEach(innocent))
+    expect(await testbed.troubles()).toEqual([])
+    expect(await refused(testbed)).toEqual({ reason: 'no-verdict', published: true })
+    expect(await testbed.queue?.deadLetters()).toEqual([{ id: POISON, reason: 'no-verdict' }])
   })
 })
 
@@ -53,7 +53,7 @@ interface Refused {
   readonly published: boolean
 }
 
-async function refused({ pool }: TestStage): Promise<Refused> {
+async function refused({ pool }: Testbed): Promise<Refused> {
   const { rows } = await pool.query<Refused>(
     'select reason, published from onceward.refused_messages',
   )

@@ -38,7 +38,7 @@ afterAll(async () => {
   await Promise.all([...servers, cache].map((one) => one.stop()))
 })
 
-interface Scene extends AsyncDisposable {
+interface Scenario extends AsyncDisposable {
   readonly guard: Guard
   readonly pool: pg.Pool
   /** Advances the guard's clock. */
@@ -46,7 +46,7 @@ interface Scene extends AsyncDisposable {
   charges(): Promise<number>
 }
 
-async function openScene(url: string): Promise<Scene> {
+async function openScenario(url: string): Promise<Scenario> {
   const pool = new pg.Pool({ connectionString: url, max: 6 })
   pool.on('error', () => undefined)
   let waitedMs = 0
@@ -96,7 +96,7 @@ async function dataDirectory(): Promise<string> {
 }
 
 /** Resolves when Postgres answers again and has the history of the server that took over. */
-async function isBack({ pool }: Scene): Promise<void> {
+async function isBack({ pool }: Scenario): Promise<void> {
   await until(() => pool.query('select pg_current_wal_lsn()'))
 }
 
@@ -114,8 +114,8 @@ describe('trap T31: Redis says done, and Postgres has lost the commit', () => {
     await server.kill('SIGINT')
     await copy(data, `${data}.backup`)
     await server.restart()
-    await using scene = await openScene(url)
-    const { guard, charges } = scene
+    await using scenario = await openScenario(url)
+    const { guard, charges } = scenario
     const delivery = orderPlaced('order')
     expect(await guard.process(delivery)).toMatchObject({ by: 'processed' })
     expect(await guard.process(delivery)).toMatchObject({ by: 'duplicate' })
@@ -126,10 +126,10 @@ describe('trap T31: Redis says done, and Postgres has lost the commit', () => {
     await copy(`${data}.backup`, data)
     if (isStandby) await run('cp', ['-p', `${data}/PG_VERSION`, `${data}/standby.signal`])
     await server.restart()
-    if (isStandby) await until(() => scene.pool.query('select pg_promote()'))
-    await isBack(scene)
+    if (isStandby) await until(() => scenario.pool.query('select pg_promote()'))
+    await isBack(scenario)
     expect(await charges()).toBe(0)
-    scene.wait(5_001)
+    scenario.wait(5_001)
     const settlement = await until(async () => {
       const answer = await guard.process(delivery)
       return answer.kind === 'ack' && answer
@@ -141,8 +141,8 @@ describe('trap T31: Redis says done, and Postgres has lost the commit', () => {
 
 describe('the identity of a history', () => {
   const identityOf = async (url: string): Promise<string> => {
-    await using scene = await openScene(url)
-    const { pool } = scene
+    await using scenario = await openScenario(url)
+    const { pool } = scenario
     const session = await pgInbox(pool).open({
       ...{ consumer: 'billing', dedupWindowMs: 60_000, fingerprintRule: 1, maxAttempts: 3 },
       ...{ concurrency: 1, concurrencyChosen: false, logger: quiet, runtime: systemRuntime },
@@ -161,19 +161,19 @@ describe('the identity of a history', () => {
   })
 
   test('with synchronous_commit = off a crash loses no commit that was acked', async () => {
-    await using scene = await openScene(await prepared())
-    const { guard } = scene
+    await using scenario = await openScenario(await prepared())
+    const { guard } = scenario
     const delivery = orderPlaced('order')
     expect(await guard.process(delivery)).toMatchObject({ by: 'processed' })
     await server.kill()
     await server.restart()
-    await isBack(scene)
-    scene.wait(5_001)
+    await isBack(scenario)
+    scenario.wait(5_001)
     const settlement = await until(async () => {
       const answer = await guard.process(delivery)
       return answer.kind === 'ack' && answer
     })
     expect(settlement).toMatchObject({ by: 'duplicate' })
-    expect(await scene.charges()).toBe(1)
+    expect(await scenario.charges()).toBe(1)
   })
 })

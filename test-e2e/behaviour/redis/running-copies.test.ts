@@ -3,7 +3,7 @@
 import { type RedisConnection, redis, type Server, until } from '@onceward/testing'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { TestStage } from '../../support/test-stage.ts'
+import { Testbed } from '../../support/testbed.ts'
 import type { Order, WorkerConfig } from '../../support/workers/protocol.ts'
 import type { WorkerProcess } from '../../support/workers/worker-process.ts'
 
@@ -40,8 +40,8 @@ interface Pair {
 }
 
 /** Two processes, one of which processes the event. The script counter of Redis starts here. */
-async function openPair(stage: TestStage, own: Partial<WorkerConfig>): Promise<Pair> {
-  const [owner, waiter] = [stage.spawn('owner', own), stage.spawn('waiter', own)]
+async function openPair(testbed: Testbed, own: Partial<WorkerConfig>): Promise<Pair> {
+  const [owner, waiter] = [testbed.spawn('owner', own), testbed.spawn('waiter', own)]
   await Promise.all([owner.heard('ready'), waiter.heard('ready')])
   deliver(owner, [STALLED])
   deliver(waiter, [{ id: 'order-warm' }])
@@ -62,36 +62,36 @@ const answersOf = (worker: WorkerProcess): readonly string[] =>
 const hasAsked = (): Promise<boolean> =>
   until(async () => (await calls()) > 0, { what: 'the waiter to ask Redis', everyMs: 5 })
 
-async function oneEffect(stage: TestStage, worker: string): Promise<void> {
-  expect(await stage.committed(STALLED.id)).toMatchObject([{ worker }])
+async function oneEffect(testbed: Testbed, worker: string): Promise<void> {
+  expect(await testbed.committed(STALLED.id)).toMatchObject([{ worker }])
 }
 
 describe.each(['each', 'batch'] as const)(
   "an event that another process is running, transaction '%s'",
   (transaction) => {
-    const openStage = (): Promise<TestStage> =>
-      TestStage.open({
+    const openTestbed = (): Promise<Testbed> =>
+      Testbed.open({
         worker: { transaction, redisPort: server.connection.port, leaseMs: LEASE_MS },
       })
 
     // Red when a claim that is in progress is deferred at once.
     test('is awaited, and its copies are duplicates as soon as its owner has committed', async () => {
-      await using stage = await openStage()
-      const { owner, waiter } = await openPair(stage, { claimWaitMs: 30_000 })
+      await using testbed = await openTestbed()
+      const { owner, waiter } = await openPair(testbed, { claimWaitMs: 30_000 })
       deliver(waiter, Array<Order>(COPIES).fill(STALLED))
       await hasAsked()
       owner.say({ kind: 'go' })
       await waiter.heard('delivered', 2)
       expect(answersOf(owner)).toEqual(['ack processed'])
       expect(answersOf(waiter)).toEqual(Array(COPIES).fill('ack duplicate'))
-      expect((await stage.runs()).filter(({ id }) => id === STALLED.id)).toHaveLength(1)
-      await oneEffect(stage, 'owner')
+      expect((await testbed.runs()).filter(({ id }) => id === STALLED.id)).toHaveLength(1)
+      await oneEffect(testbed, 'owner')
     })
 
     // Red when a waiting copy polls until the lease is free, and when each copy polls on its own.
     test('acceptance A18: costs Redis a few calls, and then its copies are deferred', async () => {
-      await using stage = await openStage()
-      const { owner, waiter } = await openPair(stage, { claimWaitMs: 2_000 })
+      await using testbed = await openTestbed()
+      const { owner, waiter } = await openPair(testbed, { claimWaitMs: 2_000 })
       deliver(waiter, Array<Order>(COPIES).fill(STALLED))
       await waiter.heard('delivered', 2)
       expect(await calls()).toBe(HANDFUL)
@@ -104,13 +104,13 @@ describe.each(['each', 'batch'] as const)(
       deliver(waiter, [STALLED])
       await waiter.heard('delivered', 3)
       expect(answersOf(waiter).at(-1)).toBe('ack duplicate')
-      await oneEffect(stage, 'owner')
+      await oneEffect(testbed, 'owner')
     })
 
     // Red when the claim of a waiting copy is run as a first attempt although another process had the event.
     test('is taken over by the waiting copy when its owner is killed', async () => {
-      await using stage = await openStage()
-      const { owner, waiter } = await openPair(stage, { claimWaitMs: 20_000, leaseMs: 1_000 })
+      await using testbed = await openTestbed()
+      const { owner, waiter } = await openPair(testbed, { claimWaitMs: 20_000, leaseMs: 1_000 })
       deliver(waiter, [STALLED])
       await hasAsked()
       await owner.kill()
@@ -118,7 +118,7 @@ describe.each(['each', 'batch'] as const)(
       waiter.say({ kind: 'go' })
       await waiter.heard('delivered', 2)
       expect(answersOf(waiter)).toEqual(['ack processed'])
-      await oneEffect(stage, 'waiter')
+      await oneEffect(testbed, 'waiter')
     })
   },
 )

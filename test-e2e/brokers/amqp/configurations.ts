@@ -5,5 +5,5 @@ export const amqpConfigurations: Playable = playable(
   RABBITMQ,
   ['rabbitmq'],
   async (servers, settings) =>
-    (await import('./configurations-scene.ts')).openRabbitmq(servers, settings),
+    (await import('./configurations-scenario.ts')).openRabbitmq(servers, settings),
 )

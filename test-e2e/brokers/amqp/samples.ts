@@ -1,6 +1,11 @@
 import { rabbitmq } from '@onceward/testing'
 import { connect } from 'amqplib'
-import { openScene, runToEnd, type SampleQueue, type SampleServer } from '../../support/samples.ts'
+import {
+  openScenario,
+  runToEnd,
+  type SampleQueue,
+  type SampleServer,
+} from '../../support/samples.ts'
 
 /** As the samples call their queue. */
 const QUEUE = 'orders'
@@ -11,14 +16,14 @@ export async function startSamples(): Promise<SampleServer> {
 }
 
 async function openQueue(url: string): Promise<SampleQueue> {
-  const scene = await openScene({ RABBITMQ_URL: url })
-  await runToEnd('amqp-topology', scene)
+  const scenario = await openScenario({ RABBITMQ_URL: url })
+  await runToEnd('amqp-topology', scenario)
   const connection = await connect(url)
   const channel = await connection.createConfirmChannel()
   // The sample before may have ended with the second copy in flight.
   await channel.purgeQueue(QUEUE)
   return {
-    scene,
+    scenario,
     send: async (order) => {
       channel.sendToQueue(QUEUE, Buffer.from(JSON.stringify(order)), { persistent: true })
       await channel.waitForConfirms()
@@ -26,7 +31,7 @@ async function openQueue(url: string): Promise<SampleQueue> {
     waiting: async () => (await channel.checkQueue(QUEUE)).messageCount,
     [Symbol.asyncDispose]: async () => {
       await connection.close()
-      await scene[Symbol.asyncDispose]()
+      await scenario[Symbol.asyncDispose]()
     },
   }
 }

@@ -1,6 +1,6 @@
 import { kafka } from '@onceward/testing'
 import { type Admin, Kafka, logLevel } from 'kafkajs'
-import { openScene, type SampleQueue, type SampleServer } from '../../support/samples.ts'
+import { openScenario, type SampleQueue, type SampleServer } from '../../support/samples.ts'
 
 /** As the samples call their topic and their group. */
 const TOPIC = 'orders'
@@ -19,12 +19,12 @@ export async function startSamples(): Promise<SampleServer> {
 }
 
 async function openQueue(client: Kafka, broker: string | undefined): Promise<SampleQueue> {
-  const scene = await openScene({ KAFKA_BROKER: broker })
+  const scenario = await openScenario({ KAFKA_BROKER: broker })
   const admin = client.admin()
   const producer = client.producer()
   await Promise.all([admin.connect(), producer.connect()])
   return {
-    scene,
+    scenario,
     send: async (order) => {
       const messages = [{ key: 'account-1', value: JSON.stringify(order) }]
       await producer.send({ topic: TOPIC, messages })
@@ -32,7 +32,7 @@ async function openQueue(client: Kafka, broker: string | undefined): Promise<Sam
     waiting: () => uncommitted(admin),
     [Symbol.asyncDispose]: async () => {
       await Promise.all([admin.disconnect(), producer.disconnect()])
-      await scene[Symbol.asyncDispose]()
+      await scenario[Symbol.asyncDispose]()
     },
   }
 }

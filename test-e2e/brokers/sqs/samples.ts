@@ -5,7 +5,7 @@ import {
   SQSClient,
 } from '@aws-sdk/client-sqs'
 import { sqs } from '@onceward/testing'
-import { openScene, type SampleServer } from '../../support/samples.ts'
+import { openScenario, type SampleServer } from '../../support/samples.ts'
 import { freshName } from '../queue-under-test.ts'
 
 export async function startSamples(): Promise<SampleServer> {
@@ -24,19 +24,19 @@ export async function startSamples(): Promise<SampleServer> {
       const { QueueUrl } = await client.send(new CreateQueueCommand({ QueueName: freshName() }))
       // A client that is configured by its environment alone takes the host of the queue's url.
       const queueUrl = new URL(new URL(QueueUrl ?? '').pathname, endpoint).href
-      const scene = await openScene({
+      const scenario = await openScenario({
         ...{ QUEUE_URL: queueUrl, AWS_ENDPOINT_URL_SQS: endpoint, AWS_REGION: region },
         AWS_ACCESS_KEY_ID: credentials.accessKeyId,
         AWS_SECRET_ACCESS_KEY: credentials.secretAccessKey,
       })
       return {
-        scene,
+        scenario,
         send: async (order) => {
           const input = { QueueUrl: queueUrl, MessageBody: JSON.stringify(order) }
           await client.send(new SendMessageCommand(input))
         },
         waiting: () => count(queueUrl),
-        [Symbol.asyncDispose]: () => scene[Symbol.asyncDispose](),
+        [Symbol.asyncDispose]: () => scenario[Symbol.asyncDispose](),
       }
     },
     stop: async () => {

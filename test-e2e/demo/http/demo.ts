@@ -1,7 +1,7 @@
 import { migrate } from '@onceward/postgres'
 import { freePort, type PostgresServer, postgres } from '@onceward/testing'
 import { Pool } from 'pg'
-import { audit, type Books, createOrders } from '../database.ts'
+import { audit, createOrders, type Ledger } from '../database.ts'
 import { bar, type Progress } from '../progress.ts'
 import { line, RULE } from '../report.ts'
 import { BadNetwork } from './bad-network.ts'
@@ -15,7 +15,7 @@ export interface HttpDemo {
   readonly signal: AbortSignal
 }
 
-export interface HttpRun extends Books {
+export interface HttpRun extends Ledger {
   readonly requests: number
   readonly cut: number
   readonly kills: number
@@ -77,9 +77,9 @@ async function runOnce(
     })
     await killing
     progress.move()
-    const books = await audit(pool, [])
-    progress.line(`  ${books.effects} charges for ${books.events} orders`)
-    return { ...books, requests, cut: network.cut, kills: shop.kills }
+    const ledger = await audit(pool, [])
+    progress.line(`  ${ledger.effects} charges for ${ledger.events} orders`)
+    return { ...ledger, requests, cut: network.cut, kills: shop.kills }
   } finally {
     await pool.end()
   }

@@ -68,7 +68,7 @@ describe('the judge', () => {
     ['a missing dead letter', { published: ['fatal'] }],
     ['a dead letter of a healthy event', { published: [...DEAD_IDS, 'plain-0'] }],
     ['a row that was left', { left: ['plain-0 r'] }],
-    ['a fault that the scene names', { faults: ['Redis was not used'] }],
+    ['a fault that the scenario names', { faults: ['Redis was not used'] }],
     ['a step that did not end', { missed: 'an empty queue' }],
     ['a refusal', { start: 'refused', reason: 'ConfigurationError' }],
   ])('sees %s', (_what, change) => {

@@ -5,9 +5,9 @@ import { type Cell, cellsOfOne, cellsOfPairs, nameOf, randomCell } from './grid.
 import { sentenceOf } from './judge.ts'
 import { type Playable, playable } from './playable.ts'
 import { POSTGRES } from './postgres-grid.ts'
-import { OLD_VERSION, openPostgres } from './postgres-scene.ts'
+import { OLD_VERSION, openPostgres } from './postgres-scenario.ts'
 import { REDIS, REDIS_ALONE } from './redis-grid.ts'
-import { openRedis } from './redis-scene.ts'
+import { openRedis } from './redis-scenario.ts'
 import { Servers } from './servers.ts'
 import { tell } from './story.ts'
 
@@ -45,12 +45,12 @@ export function cellOf(seed: number): Cell {
 /** Makes the configuration, tells the story in it and judges what happened. */
 export async function playCell(servers: Servers, cell: Cell): Promise<string | undefined> {
   const { open } = GRIDS.find(({ grid }) => grid.name === cell.grid) as Playable
-  const scene = await open(servers, cell.settings as never)
+  const scenario = await open(servers, cell.settings as never)
   try {
     const expectsNothing = cell.choices.some(({ waits }) => waits !== undefined)
-    return sentenceOf(cell, await tell(scene, { stepMs: STEP_MS, expectsNothing }))
+    return sentenceOf(cell, await tell(scenario, { stepMs: STEP_MS, expectsNothing }))
   } finally {
-    await scene.close()
+    await scenario.close()
   }
 }
 

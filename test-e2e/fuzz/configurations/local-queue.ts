@@ -1,7 +1,7 @@
 import { type Guard, type Health, StoreUnavailableError } from '@onceward/core'
 import { type GuardPort, portOf } from '@onceward/core/adapter'
 import { toDelivery } from '@onceward/core/memory'
-import type { Order, Started } from './scene.ts'
+import type { Order, Started } from './scenario.ts'
 
 interface Message {
   readonly order: Order

@@ -2,8 +2,8 @@ import { createGuard, type Guard, type LeaseStore, type Logger } from '@onceward
 import { migrate } from '@onceward/postgres'
 import { pgInbox } from '@onceward/postgres/pg'
 import { Pool } from 'pg'
-import { COMMON, EFFECTS, startPostgres } from './postgres-scene.ts'
-import type { Handle, Order } from './scene.ts'
+import { COMMON, EFFECTS, startPostgres } from './postgres-scenario.ts'
+import type { Handle, Order } from './scenario.ts'
 import type { Servers } from './servers.ts'
 
 /** One database for all cells that are not about databases: each has a consumer of its own in it. */

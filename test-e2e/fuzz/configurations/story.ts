@@ -1,7 +1,7 @@
 import { ConfigurationError, FatalError, type Guard, type Logger } from '@onceward/core'
 import { deadLetters } from '@onceward/postgres'
 import { until } from '@onceward/testing'
-import type { Handle, Order, Scene, Started } from './scene.ts'
+import type { Handle, Order, Scenario, Started } from './scenario.ts'
 
 /** What happened in a cell. Plain data, so that the judge can be shown doctored ones. */
 export interface History {
@@ -18,7 +18,7 @@ export interface History {
   readonly published: readonly string[]
   /** Rows of the consumer that are neither done nor dead, and dead ones that nobody replayed. */
   readonly left: readonly string[]
-  /** What else is wrong, in words of the scene. */
+  /** What else is wrong, in words of the scenario. */
   readonly faults: readonly string[]
 }
 
@@ -45,12 +45,12 @@ export interface StoryOptions {
 }
 
 /** Copies, a poison message, a lost connection, a restart, a redelivery and a replay of dead letters. */
-export async function tell(scene: Scene, options: StoryOptions): Promise<History> {
+export async function tell(scenario: Scenario, options: StoryOptions): Promise<History> {
   const warnings: string[] = []
   const state = { isMended: false }
-  const handle = handlerOf(scene, state)
+  const handle = handlerOf(scenario, state)
   const logger = loggerInto(warnings)
-  const begin = (): Promise<Life> => Life.begin(scene, handle, logger)
+  const begin = (): Promise<Life> => Life.begin(scenario, handle, logger)
   let life: Life
   try {
     life = await begin()
@@ -59,7 +59,7 @@ export async function tell(scene: Scene, options: StoryOptions): Promise<History
   }
   let first: Pick<History, 'missed' | 'published'>
   try {
-    first = await tellFirstLife(scene, options, life)
+    first = await tellFirstLife(scenario, options, life)
   } finally {
     await life.end()
   }
@@ -69,27 +69,27 @@ export async function tell(scene: Scene, options: StoryOptions): Promise<History
       ...NOTHING,
       ...first,
       ...refusalOf(life.failure),
-      effects: await effectsOf(scene),
+      effects: await effectsOf(scenario),
       warnings,
     }
   }
   let missed = first.missed
   if (missed === undefined && options.expectsNothing !== true) {
     // A queue that is full takes them only when they are consumed.
-    const sending = scene.send(ORDERS)
+    const sending = scenario.send(ORDERS)
     sending.catch(() => undefined)
-    await scene.redeliver?.()
+    await scenario.redeliver?.()
     state.isMended = true
-    await replayDead(scene)
+    await replayDead(scenario)
     life = await begin()
     try {
-      missed = await tellSecondLife(scene, options, life, sending)
+      missed = await tellSecondLife(scenario, options, life, sending)
     } finally {
       await life.end()
     }
   }
-  const faults = (await scene.faults?.()) ?? []
-  const end = { effects: await effectsOf(scene), left: await leftOf(scene), faults }
+  const faults = (await scenario.faults?.()) ?? []
+  const end = { effects: await effectsOf(scenario), left: await leftOf(scenario), faults }
   return { start: 'started', reason: life.reason, warnings, ...first, missed, ...end }
 }
 
@@ -100,7 +100,7 @@ const refusalOf = (error: unknown): Pick<History, 'start' | 'reason'> => ({
 
 const NOTHING = { effects: {}, published: [], left: [], faults: [] }
 
-async function replayDead({ operator, schema, consumer, replay }: Scene): Promise<void> {
+async function replayDead({ operator, schema, consumer, replay }: Scenario): Promise<void> {
   if (replay === undefined) await deadLetters(operator, { schema }).replay({ consumer })
   else await replay()
 }
@@ -122,10 +122,10 @@ class Life {
     })
   }
 
-  static async begin(scene: Scene, handle: Handle, logger: Logger): Promise<Life> {
-    const guard = scene.createGuard(handle, logger)
+  static async begin(scenario: Scenario, handle: Handle, logger: Logger): Promise<Life> {
+    const guard = scenario.createGuard(handle, logger)
     try {
-      return new Life(guard, await scene.consume(guard))
+      return new Life(guard, await scenario.consume(guard))
     } catch (error) {
       await guard.close()
       throw error
@@ -145,43 +145,43 @@ class Life {
 
 /** An effect or a dead letter for each order, and an empty queue. */
 async function tellFirstLife(
-  scene: Scene,
+  scenario: Scenario,
   { stepMs, expectsNothing = false }: StoryOptions,
   life: Life,
 ): Promise<Pick<History, 'missed' | 'published'>> {
-  const sending = scene.send([...ORDERS, ...HEALTHY.slice(0, 3)])
+  const sending = scenario.send([...ORDERS, ...HEALTHY.slice(0, 3)])
   sending.catch(() => undefined)
   if (expectsNothing) {
     await reached(() => life.isUnwell(), stepMs)
-    return { published: await scene.published() }
+    return { published: await scenario.published() }
   }
   const published: string[] = []
   const missed = await firstMissed(life, stepMs, [
     ['every message in the queue', () => sending.then(() => true)],
-    ['effects of healthy events', () => haveEffects(scene, HEALTHY)],
+    ['effects of healthy events', () => haveEffects(scenario, HEALTHY)],
     [
       'dead letters',
       async () => {
-        published.push(...(await scene.published()))
+        published.push(...(await scenario.published()))
         return DEAD_IDS.every((id) => published.includes(id))
       },
     ],
-    ['an empty queue', async () => (await scene.depth()) === 0],
+    ['an empty queue', async () => (await scenario.depth()) === 0],
   ])
   return { missed, published }
 }
 
 /** The copies are settled, and the dead letters that were replayed have their effects. */
 function tellSecondLife(
-  scene: Scene,
+  scenario: Scenario,
   { stepMs }: StoryOptions,
   life: Life,
   sending: Promise<void>,
 ): Promise<string | undefined> {
   return firstMissed(life, stepMs, [
     ['every copy in the queue', () => sending.then(() => true)],
-    ['effects of replayed dead letters', () => haveEffects(scene, DEAD)],
-    ['an empty queue after copies', async () => (await scene.depth()) === 0],
+    ['effects of replayed dead letters', () => haveEffects(scenario, DEAD)],
+    ['an empty queue after copies', async () => (await scenario.depth()) === 0],
   ])
 }
 
@@ -199,8 +199,8 @@ async function firstMissed(
   return undefined
 }
 
-async function haveEffects(scene: Scene, orders: readonly Order[]): Promise<boolean> {
-  const effects = await effectsOf(scene)
+async function haveEffects(scenario: Scenario, orders: readonly Order[]): Promise<boolean> {
+  const effects = await effectsOf(scenario)
   return orders.every(({ id }) => (effects[id] ?? 0) > 0)
 }
 
@@ -216,7 +216,7 @@ async function reached(
   )
 }
 
-function handlerOf({ consumer }: Scene, state: { readonly isMended: boolean }): Handle {
+function handlerOf({ consumer }: Scenario, state: { readonly isMended: boolean }): Handle {
   let isCrashed = false
   return async ({ id, deed, attempt }, run) => {
     const values = [consumer, id, attempt]
@@ -247,13 +247,13 @@ const describe = (fields: unknown): string =>
 const textOf = (error: unknown): string =>
   error instanceof Error ? `${error.name}: ${error.message}` : String(error)
 
-async function effectsOf({ operator, consumer }: Scene): Promise<Record<string, number>> {
+async function effectsOf({ operator, consumer }: Scenario): Promise<Record<string, number>> {
   const text = `select id, count(*)::integer as n ${OF_CONSUMER} group by id`
   const { rows } = await operator.query<{ id: string; n: number }>(text, [consumer])
   return Object.fromEntries(rows.map(({ id, n }) => [id, n]))
 }
 
-async function leftOf({ operator, consumer, schema }: Scene): Promise<readonly string[]> {
+async function leftOf({ operator, consumer, schema }: Scenario): Promise<readonly string[]> {
   const name = `"${schema.replaceAll('"', '""')}"`
   const { rows } = await operator.query<{ key: string }>(
     `select coalesce(f.key, '') || ' ' || p.state::text as key from ${name}.processed_events p

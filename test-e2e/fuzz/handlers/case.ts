@@ -22,7 +22,7 @@ import type { History } from './history.ts'
 import { leftovers, questions } from './leftovers.ts'
 import type { Plan } from './plan.ts'
 import { describe, endsWithin, ownPoolName, type Shared } from './shared.ts'
-import type { Stage } from './stage.ts'
+import type { Testbed } from './testbed.ts'
 
 /** One case: guards with pools of their own, and all that is noted about them. */
 export interface ZooCase {
@@ -42,7 +42,7 @@ let cases = 0
 const ignore = (): void => undefined
 const silent: Logger = { debug: ignore, info: ignore, warn: ignore, error: ignore }
 
-export async function openCase(stage: Stage, plan: Plan): Promise<ZooCase> {
+export async function openCase(testbed: Testbed, plan: Plan): Promise<ZooCase> {
   cases += 1
   const consumer = `zoo-${process.pid}-${cases}`
   const dice = createDice(hashText(JSON.stringify(plan)))
@@ -51,7 +51,7 @@ export async function openCase(stage: Stage, plan: Plan): Promise<ZooCase> {
   )
   const clock = createClock(() => dice.next(), isLeft)
   const shared: Shared = {
-    ...{ stage, plan, consumer, clock, surprises: [], nested: new Set(), pools: [] },
+    ...{ testbed, plan, consumer, clock, surprises: [], nested: new Set(), pools: [] },
     ...{ runs: [], failures: new Map() },
     delivery: (event) => deliveryOf(plan, event),
   }
@@ -64,8 +64,8 @@ export async function openCase(stage: Stage, plan: Plan): Promise<ZooCase> {
     delivery: shared.delivery,
     pass: async (ms) => {
       clock.advance(ms)
-      if (plan.driver !== 'memory') await stage.admin.query(AGEING, [ms])
-      if (plan.leases === 'redis') await endClaims(stage, consumer)
+      if (plan.driver !== 'memory') await testbed.admin.query(AGEING, [ms])
+      if (plan.leases === 'redis') await endClaims(testbed, consumer)
     },
     close: async (isInTime) => {
       const left = await closeAll(shared, guards, isInTime)
@@ -89,7 +89,7 @@ update onceward.failed_events
 set counted_at = counted_at - older.by, next_try = next_try - older.by from older`
 
 /** As if they had expired, because nobody can set the clock of Redis either. What it knows of done events stays. */
-async function endClaims({ redis }: Stage, namespace: string): Promise<void> {
+async function endClaims({ redis }: Testbed, namespace: string): Promise<void> {
   const keys = (await redis?.keysBuffer(`{o:${namespace}.*}e*`)) ?? []
   if (keys.length > 0) await redis?.del(...keys)
 }
@@ -155,10 +155,10 @@ function createWorkers(shared: Shared): () => Worker {
   }
 }
 
-function newPool({ consumer, pools, plan, stage }: Shared): pg.Pool {
+function newPool({ consumer, pools, plan, testbed }: Shared): pg.Pool {
   const max = 2 * plan.concurrency + 4
   const pool = new pg.Pool({
-    ...{ connectionString: stage.url, max, idleTimeoutMillis: 0, application_name: consumer },
+    ...{ connectionString: testbed.url, max, idleTimeoutMillis: 0, application_name: consumer },
   })
   pool.on('error', () => undefined)
   pools.push(pool)
@@ -166,14 +166,14 @@ function newPool({ consumer, pools, plan, stage }: Shared): pg.Pool {
 }
 
 function inboxOf(
-  { plan: { driver, hasOwnPool }, stage, consumer }: Shared,
+  { plan: { driver, hasOwnPool }, testbed, consumer }: Shared,
   pool: pg.Pool,
   memory: Inbox<undefined>,
 ): Inbox<never> {
   if (driver === 'memory') return memory as Inbox<never>
   if (hasOwnPool) {
     // Idle connections stay until the guard ends the pool, so that one that does not end is seen.
-    const config = { connectionString: stage.url, idleTimeoutMillis: 0 }
+    const config = { connectionString: testbed.url, idleTimeoutMillis: 0 }
     return pgInbox({ ...config, application_name: ownPoolName(consumer) }) as Inbox<never>
   }
   if (driver === 'pg') return pgInbox(pool) as Inbox<never>
@@ -185,7 +185,7 @@ function inboxOf(
 const REDIS_MS = 5_000
 
 function leasesOf(
-  { plan, stage: { redis }, consumer }: Shared,
+  { plan, testbed: { redis }, consumer }: Shared,
   memory: LeaseStore,
   pool: pg.Pool,
 ): { readonly leases?: LeaseStore } {
@@ -197,7 +197,7 @@ function leasesOf(
     case 'postgres':
       return { leases: postgresLeases(pool) }
     case 'redis':
-      if (redis === undefined) throw new Error('the stage has no Redis')
+      if (redis === undefined) throw new Error('the testbed has no Redis')
       return { leases: redisLeases(redis, { budgetMs: REDIS_MS, namespace: consumer }) }
   }
 }

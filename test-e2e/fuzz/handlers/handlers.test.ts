@@ -9,7 +9,7 @@ import { judge } from './judge.ts'
 import { CLEAN, type Plan } from './plan.ts'
 import { shrinkPlan } from './shrink.ts'
 
-describe('a sample of the zoo of handlers', () => {
+describe('a sample of drawn handlers', () => {
   let fuzz: OpenFuzz
 
   beforeAll(async () => {
@@ -143,7 +143,7 @@ const DOCTORED: Readonly<Record<string, readonly Partial<History>[]>> = {
   ],
 }
 
-describe('the judge of the zoo', () => {
+describe('the judge of drawn handlers', () => {
   it('lets a good history pass', () => {
     expect(judge(GOOD)).toBeUndefined()
   })

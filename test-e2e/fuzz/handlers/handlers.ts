@@ -148,7 +148,7 @@ function playingOf(worker: Worker, { fact, event, context }: Parts): Playing {
     standStill: () => shared.clock.advance(STILL_MS),
     endBackend: async () => {
       const [row] = await sql('select pg_catalog.pg_backend_pid() as pid')
-      await shared.stage.admin.query('select pg_terminate_backend($1)', [row?.['pid']])
+      await shared.testbed.admin.query('select pg_terminate_backend($1)', [row?.['pid']])
     },
     nest: (which, inside) => nest(worker, fact.event, { which, inside }),
   }

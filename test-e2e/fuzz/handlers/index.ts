@@ -4,15 +4,15 @@ import { judge } from './judge.ts'
 import type { Plan } from './plan.ts'
 import { playPlan } from './play.ts'
 import { shrinkPlan } from './shrink.ts'
-import { openStage } from './stage.ts'
+import { openTestbed } from './testbed.ts'
 
 /** Everything that a handler may do, over every driver. */
 export const handlers: Fuzz = {
   open: async () => {
-    const stage = await openStage()
+    const testbed = await openTestbed()
     const tally: Record<string, number> = {}
     const play = async (plan: Plan): Promise<string | undefined> =>
-      judge(await playPlan(stage, plan))
+      judge(await playPlan(testbed, plan))
     return {
       play: async (seed) => {
         const plan = drawPlan(seed)
@@ -23,7 +23,7 @@ export const handlers: Fuzz = {
         return `${smallest.violation}\n${JSON.stringify(smallest.plan)}`
       },
       tally: () => tally,
-      close: () => stage.close(),
+      close: () => testbed.close(),
     } satisfies OpenFuzz
   },
 }

@@ -39,10 +39,10 @@ async function timersOf({ clock, plan }: Shared): Promise<readonly number[]> {
   return clock.running()
 }
 
-async function onServer({ consumer, plan, stage }: Shared): Promise<readonly string[]> {
+async function onServer({ consumer, plan, testbed }: Shared): Promise<readonly string[]> {
   if (plan.driver === 'memory') return []
   const look = async (): Promise<readonly string[]> => {
-    const { rows } = await stage.admin.query<{ what: string }>(LEFT, [
+    const { rows } = await testbed.admin.query<{ what: string }>(LEFT, [
       consumer,
       ownPoolName(consumer),
     ])
@@ -77,13 +77,13 @@ export interface Stored {
 export async function questions({
   consumer,
   plan,
-  stage,
-}: Pick<Shared, 'consumer' | 'plan' | 'stage'>): Promise<Stored> {
-  const effects = await stage.admin.query<EffectRow>(
+  testbed,
+}: Pick<Shared, 'consumer' | 'plan' | 'testbed'>): Promise<Stored> {
+  const effects = await testbed.admin.query<EffectRow>(
     'select id::int, consumer, event, run, part from zoo.effects where consumer = any($1) order by id',
     [[consumer, `${consumer}-other`]],
   )
-  const states = await stage.admin.query<StoredState>(STATES, [consumer, plan.events.length])
+  const states = await testbed.admin.query<StoredState>(STATES, [consumer, plan.events.length])
   const rows = effects.rows.map((row) => ({
     ...row,
     consumer: row.consumer === consumer ? 'zoo' : 'other',

@@ -3,7 +3,7 @@ import { openCase, type ZooCase } from './case.ts'
 import type { History, Settled } from './history.ts'
 import type { Plan } from './plan.ts'
 import { endsWithin } from './shared.ts'
-import type { Stage } from './stage.ts'
+import type { Testbed } from './testbed.ts'
 
 /** Rounds that any rule allows an event to need, with some to spare. */
 const roundsOf = ({ attempts, events }: Plan): number => 8 + 5 * attempts + events.length
@@ -13,8 +13,8 @@ const LONGEST_MS = 60_000
 const ROUND_MS = 60_000
 
 /** Plays a case: delivers every event until it has ended, and once more. */
-export async function playPlan(stage: Stage, plan: Plan): Promise<History> {
-  const zoo = await openCase(stage, plan)
+export async function playPlan(testbed: Testbed, plan: Plan): Promise<History> {
+  const zoo = await openCase(testbed, plan)
   const rounds: Rounds = { zoo, settled: [], again: [], unended: new Set(plan.events.keys()) }
   const playing = playRounds(rounds, plan)
   const isInTime = await endsWithin(playing, LONGEST_MS)

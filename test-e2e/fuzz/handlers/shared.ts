@@ -3,11 +3,11 @@ import type pg from 'pg'
 import type { CaseClock } from './clock.ts'
 import type { RunFact } from './history.ts'
 import type { Plan } from './plan.ts'
-import type { Stage } from './stage.ts'
+import type { Testbed } from './testbed.ts'
 
 /** What all parts of a case share. */
 export interface Shared {
-  readonly stage: Stage
+  readonly testbed: Testbed
   readonly plan: Plan
   readonly consumer: string
   readonly clock: CaseClock

@@ -2,7 +2,7 @@ import type { Fuzz, OpenFuzz } from '../fuzz.ts'
 import { judge } from './judge.ts'
 import { Leaks } from './leaks.ts'
 import { drawPlans, type Fixed, type Plan } from './plan.ts'
-import { openLedger, playPlan } from './scene.ts'
+import { openLedger, playPlan } from './scenario.ts'
 import { Servers } from './servers.ts'
 import { shrink } from './shrink.ts'
 

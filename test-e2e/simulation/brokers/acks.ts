@@ -14,7 +14,7 @@ export interface Decision {
   readonly atMs: number
 }
 
-/** The books that acks are judged by. */
+/** The ledger that acks are judged by. */
 interface Ledger {
   readonly cases: ReadonlyMap<EventId, Case>
   readonly database: Database | undefined

@@ -34,7 +34,7 @@ export function keyOf(world: World, others: Readonly<Record<string, unknown>>): 
     ...[
       [...tables.rows],
       [...tables.troubles],
-      [...database.history.books],
+      [...database.history.ledger],
       [...leases.states],
       [...audit.cases.values()],
       [...database.backends].map(({ owner }) => owner.name),

@@ -3,7 +3,7 @@ import { MemoryStore } from '../../../packages/core/src/memory/store.ts'
 import type { Actor, Scheduler } from '../world/scheduler.ts'
 
 /** What the simulated handlers have committed for an event, and what was recorded of its failures. */
-export interface Books {
+export interface Ledger {
   /** Payloads whose effects are committed. */
   readonly effects: readonly string[]
   readonly failures: number
@@ -11,10 +11,10 @@ export interface Books {
   readonly dueAtMs: number
 }
 
-const EMPTY: Books = { effects: [], failures: 0, dueAtMs: 0 }
+const EMPTY: Ledger = { effects: [], failures: 0, dueAtMs: 0 }
 
 /** What is committed at one moment. */
-type Committed = Pick<History, 'books'> & {
+type Committed = Pick<History, 'ledger'> & {
   readonly store: Pick<MemoryStore, 'refused' | 'rules'> & {
     readonly tables: Pick<MemoryStore['tables'], 'rows' | 'troubles'>
   }
@@ -23,14 +23,14 @@ type Committed = Pick<History, 'books'> & {
 /** One history of the database: the guard's tables and the business's own. */
 export class History {
   readonly store: MemoryStore
-  readonly books: Map<EventId, Books>
+  readonly ledger: Map<EventId, Ledger>
 
   constructor(clock: Runtime, from?: Committed) {
     this.store = new MemoryStore()
     // Before any process opens the store: an operator may replay a dead letter until then, and a store without a clock
     // reads the machine's.
     this.store.tables.setClock(clock)
-    this.books = new Map(from?.books)
+    this.ledger = new Map(from?.ledger)
     if (from === undefined) return
     const { rows, troubles } = this.store.tables
     for (const [id, row] of from.store.tables.rows) rows.set(id, row)
@@ -43,7 +43,7 @@ export class History {
   copy(): Committed {
     const { refused, rules, tables } = this.store
     return {
-      books: new Map(this.books),
+      ledger: new Map(this.ledger),
       store: {
         refused: new Map(refused),
         rules: new Map(rules),
@@ -52,8 +52,8 @@ export class History {
     }
   }
 
-  of(id: EventId): Books {
-    return this.books.get(id) ?? EMPTY
+  of(id: EventId): Ledger {
+    return this.ledger.get(id) ?? EMPTY
   }
 
   /** Whether both have the same of the event: its row and its counts. */
@@ -62,8 +62,8 @@ export class History {
     return rows.get(id) === tables.rows.get(id) && troubles.get(id) === tables.troubles.get(id)
   }
 
-  write(id: EventId, change: Partial<Books>): void {
-    this.books.set(id, { ...this.of(id), ...change })
+  write(id: EventId, change: Partial<Ledger>): void {
+    this.ledger.set(id, { ...this.of(id), ...change })
   }
 }
 

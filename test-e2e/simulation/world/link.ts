@@ -4,7 +4,7 @@ import type { Actor, Operation, Scheduler } from './scheduler.ts'
 interface Call {
   readonly verb: string
   operation: Operation | undefined
-  stage: 'request' | 'executing' | 'answer'
+  testbed: 'request' | 'executing' | 'answer'
   isCut: boolean
   readonly execute: () => void
   readonly fail: () => void
@@ -44,7 +44,7 @@ export class Link {
     return new Promise((resolve, reject) => {
       const answered = (answer: () => void, said: unknown): void => {
         if (call.isCut) return
-        call.stage = 'answer'
+        call.testbed = 'answer'
         call.operation = scheduler.add(from, `${verb}<`, () => {
           this.#calls.delete(call)
           if (scheduler.observe !== undefined) scheduler.observe(from, digest(said))
@@ -54,7 +54,7 @@ export class Link {
       const call: Call = {
         verb,
         operation: undefined,
-        stage: 'request',
+        testbed: 'request',
         isCut: false,
         execute: () => void this.#execute(call, { verb, execute, answered, resolve, reject }),
         fail: () => reject(this.#options.lost(verb)),
@@ -78,7 +78,7 @@ export class Link {
       this.#calls.delete(call)
       call.isCut = true
       if (call.operation !== undefined) scheduler.remove(call.operation)
-      if (call.stage === 'request' && lands())
+      if (call.testbed === 'request' && lands())
         scheduler.add(servers, `late ${call.verb} of ${from.name}`, call.execute)
       tell(call)
     }
@@ -100,7 +100,7 @@ export class Link {
   ): Promise<void> {
     const { verb, execute, answered, resolve, reject } = request
     const { isReachable, lost, executed } = this.#options
-    call.stage = 'executing'
+    call.testbed = 'executing'
     if (!isReachable()) return answered(() => reject(lost(verb)), 'lost')
     try {
       const answer = await execute()

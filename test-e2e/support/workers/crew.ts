@@ -1,9 +1,9 @@
-import type { TestStage } from '../test-stage.ts'
+import type { Testbed } from '../testbed.ts'
 import type { WorkerConfig } from './protocol.ts'
 import type { WorkerProcess } from './worker-process.ts'
 
 export interface CrewOptions {
-  /** What its workers have beside the stage's own configuration. */
+  /** What its workers have beside the testbed's own configuration. */
   readonly config?: Partial<WorkerConfig>
   /** Workers are hired with these scripts in turn. Default: that of this checkout. */
   readonly scripts?: readonly string[]
@@ -11,7 +11,7 @@ export interface CrewOptions {
 
 /** Several workers on one queue. A worker that dies is replaced by a new process, as a platform does. */
 export class Crew {
-  readonly #stage: TestStage
+  readonly #testbed: Testbed
   readonly #options: CrewOptions
   readonly #members = new Set<WorkerProcess>()
   #hired = 0
@@ -19,13 +19,13 @@ export class Crew {
   /** How members ended: a signal, or an exit code if the process ended by itself. */
   readonly deaths: (NodeJS.Signals | number | null)[] = []
 
-  private constructor(stage: TestStage, options: CrewOptions) {
-    this.#stage = stage
+  private constructor(testbed: Testbed, options: CrewOptions) {
+    this.#testbed = testbed
     this.#options = options
   }
 
-  static async of(count: number, stage: TestStage, options: CrewOptions = {}): Promise<Crew> {
-    const crew = new Crew(stage, options)
+  static async of(count: number, testbed: Testbed, options: CrewOptions = {}): Promise<Crew> {
+    const crew = new Crew(testbed, options)
     await Promise.all(Array.from({ length: count }, () => crew.#hire()))
     return crew
   }
@@ -43,7 +43,7 @@ export class Crew {
     const { config, scripts = [] } = this.#options
     const script = scripts[this.#hired % scripts.length]
     this.#hired += 1
-    const worker = this.#stage.spawn(`worker-${this.#hired}`, config, script)
+    const worker = this.#testbed.spawn(`worker-${this.#hired}`, config, script)
     this.#members.add(worker)
     void worker.ended().then((how) => this.#replace(worker, how))
     await worker.start().catch((error: unknown) => {
@@ -54,7 +54,7 @@ export class Crew {
 
   async #replace(worker: WorkerProcess, how: NodeJS.Signals | number | null): Promise<void> {
     this.#members.delete(worker)
-    if (this.#isOver || this.#stage.isClosing) return
+    if (this.#isOver || this.#testbed.isClosing) return
     this.deaths.push(how)
     // A replacement may start slowly while the broker is down. It continues by itself.
     await this.#hire().catch(() => undefined)

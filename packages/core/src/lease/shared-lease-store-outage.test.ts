@@ -87,49 +87,49 @@ describe('a store that is away for longer than a lease, without an inbox', () =>
   }
 
   test('an effect whose result could not be stored is not a takeover: the result is stored later', async () => {
-    const scene = setUp(() => {
-      scene.calls.isAway = true
+    const scenario = setUp(() => {
+      scenario.calls.isAway = true
       return 'sent'
     })
-    expect(await scene.process()).toMatchObject({ kind: 'abandon', reason: 'lease-lost' })
+    expect(await scenario.process()).toMatchObject({ kind: 'abandon', reason: 'lease-lost' })
     // No claim is made before the result is stored.
-    expect(await scene.process()).toMatchObject({ kind: 'defer', reason: 'store-down' })
-    scene.comeBack()
-    expect(await scene.process()).toMatchObject({ by: 'duplicate', result: 'sent' })
-    expect(scene.calls.runs).toBe(1)
-    await scene.guard.close()
+    expect(await scenario.process()).toMatchObject({ kind: 'defer', reason: 'store-down' })
+    scenario.comeBack()
+    expect(await scenario.process()).toMatchObject({ by: 'duplicate', result: 'sent' })
+    expect(scenario.calls.runs).toBe(1)
+    await scenario.guard.close()
   })
 
   test('an attempt whose failure could not be stored is not a takeover: the event is tried again', async () => {
-    const scene = setUp(() => {
-      scene.calls.isAway = scene.calls.runs === 1
-      if (scene.calls.isAway) throw new Error('no answer')
+    const scenario = setUp(() => {
+      scenario.calls.isAway = scenario.calls.runs === 1
+      if (scenario.calls.isAway) throw new Error('no answer')
       return 'sent'
     })
-    expect(await scene.process()).toMatchObject({ kind: 'defer', reason: 'failed' })
-    scene.comeBack()
-    expect(await scene.process()).toMatchObject({ by: 'processed', result: 'sent' })
-    await scene.guard.close()
+    expect(await scenario.process()).toMatchObject({ kind: 'defer', reason: 'failed' })
+    scenario.comeBack()
+    expect(await scenario.process()).toMatchObject({ by: 'processed', result: 'sent' })
+    await scenario.guard.close()
   })
 
   test('a dead event whose end could not be stored stays dead', async () => {
-    const scene = setUp(() => {
-      scene.calls.isAway = true
+    const scenario = setUp(() => {
+      scenario.calls.isAway = true
       throw new FatalError('no such address')
     })
-    expect(await scene.process()).toMatchObject({ kind: 'dead-letter', reason: 'fatal' })
-    scene.comeBack()
-    expect(await scene.process()).toMatchObject({ kind: 'dead-letter', reason: 'fatal' })
-    expect(scene.calls.runs).toBe(1)
-    await scene.guard.close()
+    expect(await scenario.process()).toMatchObject({ kind: 'dead-letter', reason: 'fatal' })
+    scenario.comeBack()
+    expect(await scenario.process()).toMatchObject({ kind: 'dead-letter', reason: 'fatal' })
+    expect(scenario.calls.runs).toBe(1)
+    await scenario.guard.close()
   })
 
   test('a claim whose answer was lost is not a takeover: it is released later', async () => {
-    const scene = setUp(() => 'sent', { carriesOut: true })
-    scene.calls.isAway = true
-    expect(await scene.process()).toMatchObject({ kind: 'defer', reason: 'store-down' })
-    scene.comeBack()
-    expect(await scene.process()).toMatchObject({ by: 'processed', result: 'sent' })
-    await scene.guard.close()
+    const scenario = setUp(() => 'sent', { carriesOut: true })
+    scenario.calls.isAway = true
+    expect(await scenario.process()).toMatchObject({ kind: 'defer', reason: 'store-down' })
+    scenario.comeBack()
+    expect(await scenario.process()).toMatchObject({ by: 'processed', result: 'sent' })
+    await scenario.guard.close()
   })
 })

@@ -19,7 +19,7 @@ const sent: fc.Arbitrary<Sent> = fc
 
 const payloadOf = ({ key, version }: Sent): string => `${key}${version}`
 
-const scene = fc.record({
+const scenario = fc.record({
   /** The payload that each event had in an earlier call, and that it comes with in this one. */
   before: fc.uniqueArray(sent, { selector: ({ key }) => key, maxLength: 4 }),
   /** Payloads whose handler throws in the call. */
@@ -37,7 +37,7 @@ describe.each([
 ])('several payloads under one key in one call, %s', (_, given) => {
   test('property: run in the order of their lane, none behind one that comes again', async () => {
     await fc.assert(
-      fc.asyncProperty(scene, async ({ all, before, failing, wasRunBefore }) => {
+      fc.asyncProperty(scenario, async ({ all, before, failing, wasRunBefore }) => {
         let isBefore = true
         const kit = await setUp({
           given: given(),

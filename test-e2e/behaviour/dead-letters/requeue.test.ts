@@ -26,7 +26,7 @@ interface Ended {
 }
 
 /** A consumer whose first handler gives every order up, and the command line beside it. */
-async function openScene(name: BrokerName, broker: RunningBroker) {
+async function openScenario(name: BrokerName, broker: RunningBroker) {
   const { url } = await database()
   const pool = new Pool({ connectionString: url, max: 6 })
   pool.on('error', quiet)
@@ -105,10 +105,10 @@ async function openScene(name: BrokerName, broker: RunningBroker) {
   }
 }
 
-type Scene = Awaited<ReturnType<typeof openScene>>
+type Scenario = Awaited<ReturnType<typeof openScenario>>
 
 /** Holds a row of the dead letter until it is released. */
-async function hold({ pool }: Scene, table: string): Promise<() => Promise<void>> {
+async function hold({ pool }: Scenario, table: string): Promise<() => Promise<void>> {
   const client = await pool.connect()
   await client.query(`begin; select from onceward.${table} for update`)
   return async () => {
@@ -118,13 +118,17 @@ async function hold({ pool }: Scene, table: string): Promise<() => Promise<void>
 }
 
 /** Begins a requeue that hangs in the send: the event is free, and the broker is frozen. */
-async function hangsInSend(scene: Scene, broker: RunningBroker, id: string): Promise<ChildProcess> {
-  const release = await hold(scene, 'processed_events')
-  const child = scene.start(['requeue', id, '--yes'])
-  await scene.waits()
+async function hangsInSend(
+  scenario: Scenario,
+  broker: RunningBroker,
+  id: string,
+): Promise<ChildProcess> {
+  const release = await hold(scenario, 'processed_events')
+  const child = scenario.start(['requeue', id, '--yes'])
+  await scenario.waits()
   await broker.server.kill('SIGSTOP')
   await release()
-  await until(async () => (await scene.audit()).includes('requeue'), { what: 'the first step' })
+  await until(async () => (await scenario.audit()).includes('requeue'), { what: 'the first step' })
   return child
 }
 
@@ -145,40 +149,40 @@ describe.each(BROKER_NAMES)('dead-letters requeue: %s', (name) => {
   test.skipIf(isSkipped)(
     'two operators send a dead letter back, and it runs once, from its queue',
     async () => {
-      await using scene = await openScene(name, broker)
-      const id = await scene.die()
-      const both = await Promise.all([1, 2].map(() => scene.run('requeue', id, '--yes')))
+      await using scenario = await openScenario(name, broker)
+      const id = await scenario.die()
+      const both = await Promise.all([1, 2].map(() => scenario.run('requeue', id, '--yes')))
       const [first, second] = both.toSorted((a, b) => Number(a.code) - Number(b.code))
       expect(first).toEqual({ code: 0, stdout: '1 dead letter sent back.\n', stderr: '' })
       expect(second?.stdout).toMatch(/another process publishes, sends|it waits or runs already/)
-      await scene.live()
-      expect(await scene.effects()).toBe(1)
-      expect(await scene.audit()).toEqual(['requeue', 'requeued'])
-      expect(await scene.count('onceward.failed_events')).toBe(0)
+      await scenario.live()
+      expect(await scenario.effects()).toBe(1)
+      expect(await scenario.audit()).toEqual(['requeue', 'requeued'])
+      expect(await scenario.count('onceward.failed_events')).toBe(0)
     },
   )
 
   test.skipIf(isSkipped)(
     'a broker that is not there, and another one, change nothing',
     async () => {
-      await using scene = await openScene(name, broker)
-      const id = await scene.die()
+      await using scenario = await openScenario(name, broker)
+      const id = await scenario.die()
       const nowhere = (text: string): string => text.replace(/[\w.-]+:\d+/, '127.0.0.1:1')
-      const { address, env } = scene.queue.operator
+      const { address, env } = scenario.queue.operator
       const variables = Object.entries(env).map(([name, value]) => [name, nowhere(value)])
       const away = { address: nowhere(address), env: Object.fromEntries(variables) }
-      const gone = await scene.ended(scene.start(['requeue', id, '--yes'], away))
+      const gone = await scenario.ended(scenario.start(['requeue', id, '--yes'], away))
       expect(gone.code).toBe(3)
       expect(gone.stderr).toMatch(/^onceward: No answer from \w+ at 127\.0\.0\.1:1/)
       const other = {
         address: name === 'amqp' ? 'kafka://127.0.0.1:1' : 'amqp://127.0.0.1:1',
         env: {},
       }
-      const foreign = await scene.ended(scene.start(['requeue', '--all', '--yes'], other))
+      const foreign = await scenario.ended(scenario.start(['requeue', '--all', '--yes'], other))
       expect(foreign).toMatchObject({ code: 1, stderr: '' })
       expect(foreign.stdout).toContain('it came from a queue that no --broker names')
-      expect(await scene.audit()).toEqual([])
-      expect(await scene.dead()).toBe(1)
+      expect(await scenario.audit()).toEqual([])
+      expect(await scenario.dead()).toBe(1)
     },
   )
 
@@ -187,18 +191,18 @@ describe.each(BROKER_NAMES)('dead-letters requeue: %s', (name) => {
     'killed while the broker hangs, it is still listed, and a second try gives one effect',
     async ({ skip }) => {
       skip(!broker.server.canKill, 'the server cannot be frozen')
-      await using scene = await openScene(name, broker)
-      const id = await scene.die()
-      await killed(await hangsInSend(scene, broker, id))
+      await using scenario = await openScenario(name, broker)
+      const id = await scenario.die()
+      await killed(await hangsInSend(scenario, broker, id))
       await broker.server.kill('SIGCONT')
-      expect(await scene.listed()).toMatchObject([{ isRequeued: true }])
-      const held = await scene.run('requeue', id, '--yes')
+      expect(await scenario.listed()).toMatchObject([{ isRequeued: true }])
+      const held = await scenario.run('requeue', id, '--yes')
       expect(held.stdout).toContain('try again in 30 s')
-      await scene.pool.query('update onceward.failed_events set publish_until = now()')
-      expect(await scene.run('requeue', id, '--yes')).toMatchObject({ code: 0 })
-      await scene.live()
-      expect(await scene.effects()).toBe(1)
-      expect(await scene.listed()).toEqual([])
+      await scenario.pool.query('update onceward.failed_events set publish_until = now()')
+      expect(await scenario.run('requeue', id, '--yes')).toMatchObject({ code: 0 })
+      await scenario.live()
+      expect(await scenario.effects()).toBe(1)
+      expect(await scenario.listed()).toEqual([])
     },
   )
 
@@ -207,19 +211,19 @@ describe.each(BROKER_NAMES)('dead-letters requeue: %s', (name) => {
     'killed between the confirmation and its mark, the copy runs, and nothing is left',
     async ({ skip }) => {
       skip(!broker.server.canKill, 'the server cannot be frozen')
-      await using scene = await openScene(name, broker)
-      const id = await scene.die()
-      const child = await hangsInSend(scene, broker, id)
-      const release = await hold(scene, 'failed_events')
+      await using scenario = await openScenario(name, broker)
+      const id = await scenario.die()
+      const child = await hangsInSend(scenario, broker, id)
+      const release = await hold(scenario, 'failed_events')
       await broker.server.kill('SIGCONT')
-      await scene.waits()
+      await scenario.waits()
       await killed(child)
       await release()
-      expect(await scene.listed()).toMatchObject([{ isRequeued: true }])
-      await scene.live()
-      expect(await scene.effects()).toBe(1)
-      expect(await scene.listed()).toEqual([])
-      expect(await scene.count('onceward.failed_events')).toBe(0)
+      expect(await scenario.listed()).toMatchObject([{ isRequeued: true }])
+      await scenario.live()
+      expect(await scenario.effects()).toBe(1)
+      expect(await scenario.listed()).toEqual([])
+      expect(await scenario.count('onceward.failed_events')).toBe(0)
     },
   )
 
@@ -227,18 +231,18 @@ describe.each(BROKER_NAMES)('dead-letters requeue: %s', (name) => {
     'a broker that stays silent is given up, and the dead letter is listed',
     async ({ skip }) => {
       skip(!broker.server.canKill, 'the server cannot be frozen')
-      await using scene = await openScene(name, broker)
-      const id = await scene.die()
-      const child = await hangsInSend(scene, broker, id)
-      const { code, stdout, stderr } = await scene.ended(child)
+      await using scenario = await openScenario(name, broker)
+      const id = await scenario.die()
+      const child = await hangsInSend(scenario, broker, id)
+      const { code, stdout, stderr } = await scenario.ended(child)
       await broker.server.kill('SIGCONT')
       expect(code).toBe(3)
       expect(stdout).toMatch(/^0 dead letters sent back\.\n.*its copy may be in the queue/)
       expect(stderr).toMatch(/^onceward: The broker did not confirm the message/)
-      expect(await scene.listed()).toMatchObject([{ isRequeued: true }])
-      expect(await scene.run('requeue', id, '--yes')).toMatchObject({ code: 0 })
-      await scene.live()
-      expect(await scene.effects()).toBe(1)
+      expect(await scenario.listed()).toMatchObject([{ isRequeued: true }])
+      expect(await scenario.run('requeue', id, '--yes')).toMatchObject({ code: 0 })
+      await scenario.live()
+      expect(await scenario.effects()).toBe(1)
     },
   )
 })

@@ -75,8 +75,8 @@ class Witness<Message> {
 
 /** From the delivery in hand. */
 export async function diesWhole<Message>(letters: Letters<Message>): Promise<void> {
-  await using stage = await openStage()
-  const witness = new Witness(letters, stage.pool)
+  await using testbed = await openTestbed()
+  const witness = new Witness(letters, testbed.pool)
   let published: ReadonlyMap<string, Message> = new Map()
   await witness.run(true, async () => {
     published = await letters.published(letters.sent)
@@ -87,13 +87,13 @@ export async function diesWhole<Message>(letters: Letters<Message>): Promise<voi
 
 /** From the row: buried without a dead-letter place, replayed by other guards, published by their poller. */
 export async function diesWholeAgain<Message>(letters: Letters<Message>): Promise<void> {
-  await using stage = await openStage()
-  const first = new Witness(letters, stage.pool)
-  await first.run(false, async () => (await stage.dead()) === letters.sent)
+  await using testbed = await openTestbed()
+  const first = new Witness(letters, testbed.pool)
+  await first.run(false, async () => (await testbed.dead()) === letters.sent)
   expect(first.seen.size).toBe(letters.sent)
-  const { done } = await deadLetters(stage.pool).replay({ all: true })
+  const { done } = await deadLetters(testbed.pool).replay({ all: true })
   expect(done).toHaveLength(letters.sent)
-  const second = new Witness(letters, stage.pool)
+  const second = new Witness(letters, testbed.pool)
   let published: ReadonlyMap<string, Message> = new Map()
   await second.run(true, async () => {
     published = await letters.published(letters.sent)
@@ -110,17 +110,17 @@ export async function diesWholeAgain<Message>(letters: Letters<Message>): Promis
 
 /** From the row back to the queue, by the command line, to a consumer that handles them. */
 export async function returnsWhole<Message>(letters: Letters<Message>): Promise<void> {
-  await using stage = await openStage()
-  const first = new Witness(letters, stage.pool)
-  await first.run(false, async () => (await stage.dead()) === letters.sent)
+  await using testbed = await openTestbed()
+  const first = new Witness(letters, testbed.pool)
+  await first.run(false, async () => (await testbed.dead()) === letters.sent)
   const { address, env } = letters.operator
   const args = ['dead-letters', 'requeue', '--all', '--yes', '--json', '--broker', address]
   const { PATH = '' } = process.env
-  const all = { PATH, DATABASE_URL: stage.url, ...env }
+  const all = { PATH, DATABASE_URL: testbed.url, ...env }
   const { stdout } = await promisify(execFile)(process.execPath, [PROGRAM, ...args], { env: all })
   expect(JSON.parse(stdout)).toMatchObject({ untouched: [] })
-  const second = new Witness(letters, stage.pool)
-  await second.run(false, async () => (await stage.dead()) === letters.sent)
+  const second = new Witness(letters, testbed.pool)
+  await second.run(false, async () => (await testbed.dead()) === letters.sent)
   expect([...second.seen.keys()].toSorted()).toEqual([...first.seen.keys()].toSorted())
   for (const [id, message] of second.seen) {
     letters.expectReturned(message, first.seen.get(id) as Message)
@@ -136,7 +136,7 @@ function expectAll<Message>(
   for (const [id, letter] of published) letters.expectSame(letter, seen.get(id) as Message)
 }
 
-async function openStage() {
+async function openTestbed() {
   const { url } = await database()
   const pool = new Pool({ connectionString: url, max: 6 })
   await migrate(pool)

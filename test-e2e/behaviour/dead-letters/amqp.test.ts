@@ -18,7 +18,7 @@ import {
   type Letters,
   returnsWhole,
   withoutReasons,
-} from './whole-letters.ts'
+} from './equal-messages.ts'
 
 const typed = (type: string, value: unknown): object => ({ '!': type, value })
 /**

@@ -18,7 +18,7 @@ import {
   type Letters,
   returnsWhole,
   withoutReasons,
-} from './whole-letters.ts'
+} from './equal-messages.ts'
 
 const text = (DataType: string, StringValue: string): MessageAttributeValue => ({
   ...{ DataType, StringValue },

@@ -6,12 +6,12 @@ import { expect } from 'vitest'
 import { openCache } from '../crash/cache.ts'
 import { severCommit, severStatement, targetOf, through } from '../support/crash/wire-faults.ts'
 import { lasting, type Payment, pay, send } from './client.ts'
-import type { Scene } from './matrix.ts'
+import type { Scenario } from './matrix.ts'
 import type { ServerConfig } from './protocol.ts'
 import { ServerProcess } from './server-process.ts'
 
 /** A database with the table of the handler, which has no constraint that could hide a second charge. */
-export interface Books extends AsyncDisposable {
+export interface Ledger extends AsyncDisposable {
   readonly url: string
   readonly pool: Pool
   /** Charges by key. */
@@ -19,7 +19,7 @@ export interface Books extends AsyncDisposable {
 }
 
 /** @param given - The empty database to use. Default: one on the Postgres that all tests share. */
-export async function openBooks(given?: string): Promise<Books> {
+export async function openLedger(given?: string): Promise<Ledger> {
   const url = given ?? (await database()).url
   const pool = new Pool({ connectionString: url })
   await pool.query('create table charges (id uuid, key text not null, cents int not null)')
@@ -36,9 +36,9 @@ export async function openBooks(given?: string): Promise<Books> {
 }
 
 /** One server dies at the point. Its clients retry at another one until they have an answer. */
-export async function play({ fate, framework, row }: Scene): Promise<void> {
+export async function play({ fate, framework, row }: Scenario): Promise<void> {
   await using cache = await openCache(fate)
-  await using books = await openBooks()
+  await using ledger = await openLedger()
   const victim: Payment = {
     edge: row.edge,
     key: randomUUID(),
@@ -47,7 +47,7 @@ export async function play({ fate, framework, row }: Scene): Promise<void> {
   const config: ServerConfig = {
     edge: row.edge,
     framework,
-    databaseUrl: books.url,
+    databaseUrl: ledger.url,
     ...cache.config,
   }
   await using first = await firstServer(config, row.death, victim)
@@ -81,12 +81,12 @@ export async function play({ fate, framework, row }: Scene): Promise<void> {
     row.retry === 'replayed',
   )
   const charges = { [other.key]: 1, ...(row.declined ? {} : { [victim.key]: 1 }) }
-  expect(await books.charges()).toEqual(charges)
-  await nothingIsLeft(books)
+  expect(await ledger.charges()).toEqual(charges)
+  await nothingIsLeft(ledger)
 }
 
 /** A request leaves a row in state `d` and its answer, and nothing else. */
-export async function nothingIsLeft({ pool }: Books): Promise<void> {
+export async function nothingIsLeft({ pool }: Ledger): Promise<void> {
   await until(
     async () => {
       const { rows } = await pool.query(`
@@ -107,7 +107,7 @@ interface Doomed extends AsyncDisposable {
 
 export async function firstServer(
   config: ServerConfig,
-  death: Scene['row']['death'],
+  death: Scenario['row']['death'],
   { charge, key }: Payment,
 ): Promise<Doomed> {
   if (death.kind === 'at') {

@@ -31,7 +31,7 @@ export interface Started {
 }
 
 /** A configuration that is there: servers, queues, roles, and a way to consume with a guard. */
-export interface Scene {
+export interface Scenario {
   readonly consumer: string
   /** Of an operator, past everything that the cell configures. */
   readonly operator: Pool

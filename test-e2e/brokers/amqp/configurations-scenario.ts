@@ -2,8 +2,8 @@ import { assertRetryTopology, consumeAmqp } from '@onceward/amqp'
 import { type RabbitmqConnection, rabbitmq, type Server } from '@onceward/testing'
 import { rabbitmqctl } from '@onceward/testing/adapter'
 import { type ChannelModel, type ConfirmChannel, connect } from 'amqplib'
-import { freshName } from '../../fuzz/configurations/postgres-scene.ts'
-import type { Order, Scene } from '../../fuzz/configurations/scene.ts'
+import { freshName } from '../../fuzz/configurations/postgres-scenario.ts'
+import type { Order, Scenario } from '../../fuzz/configurations/scenario.ts'
 import type { Servers } from '../../fuzz/configurations/servers.ts'
 import { SharedDatabase } from '../../fuzz/configurations/shared-database.ts'
 import type { RabbitmqSettings } from './configurations-grid.ts'
@@ -12,7 +12,10 @@ import type { RabbitmqSettings } from './configurations-grid.ts'
 const DEAD = 'DEAD'
 const DELAYS_MS = [300]
 
-export async function openRabbitmq(servers: Servers, settings: RabbitmqSettings): Promise<Scene> {
+export async function openRabbitmq(
+  servers: Servers,
+  settings: RabbitmqSettings,
+): Promise<Scenario> {
   const shared = await SharedDatabase.of(servers)
   const server = await servers.of('rabbitmq', startServer)
   const { url } = server.connection

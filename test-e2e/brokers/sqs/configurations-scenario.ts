@@ -10,13 +10,13 @@ import {
 import { consumeSqs } from '@onceward/sqs'
 import { sqs } from '@onceward/testing'
 import type { Pool } from 'pg'
-import { freshName } from '../../fuzz/configurations/postgres-scene.ts'
-import type { Order, Scene } from '../../fuzz/configurations/scene.ts'
+import { freshName } from '../../fuzz/configurations/postgres-scenario.ts'
+import type { Order, Scenario } from '../../fuzz/configurations/scenario.ts'
 import type { Servers } from '../../fuzz/configurations/servers.ts'
 import { SharedDatabase } from '../../fuzz/configurations/shared-database.ts'
 import type { SqsSettings } from './configurations-grid.ts'
 
-export async function openSqs(servers: Servers, settings: SqsSettings): Promise<Scene> {
+export async function openSqs(servers: Servers, settings: SqsSettings): Promise<Scenario> {
   const shared = await SharedDatabase.of(servers)
   const { engine } = settings
   const server = await servers.of(engine, () => sqs({ native: true, engine }))

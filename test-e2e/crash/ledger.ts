@@ -1,8 +1,8 @@
-import type { TestStage } from '../support/test-stage.ts'
+import type { Testbed } from '../support/testbed.ts'
 import { ACCOUNTS, isFatal, type Plan } from './plan.ts'
 
 /** The state of the database and of the dead-letter queue after a round. */
-export interface Books {
+export interface Ledger {
   /** Events without an effect that should have one. */
   readonly lost: readonly string[]
   /** Events with more effects than they should have. */
@@ -14,15 +14,15 @@ export interface Books {
   readonly dead: number
 }
 
-export async function openBooks(stage: TestStage): Promise<void> {
-  await stage.pool.query(
+export async function openLedger(testbed: Testbed): Promise<void> {
+  await testbed.pool.query(
     'insert into balances select account, 0 from generate_series(0, $1) account',
     [ACCOUNTS - 1],
   )
 }
 
-export async function audit(stage: TestStage, plan: Plan): Promise<Books> {
-  const effects = await stage.effects()
+export async function audit(testbed: Testbed, plan: Plan): Promise<Ledger> {
+  const effects = await testbed.effects()
   const alive = plan.events.filter((event) => !isFatal(event))
   const dead = plan.events.filter(isFatal).map(({ id }) => id)
   return {
@@ -30,19 +30,19 @@ export async function audit(stage: TestStage, plan: Plan): Promise<Books> {
     doubled: plan.events
       .filter((event) => (effects[event.id] ?? 0) > (isFatal(event) ? 0 : 1))
       .map(({ id }) => id),
-    wrongBalances: await wrongBalances(stage, plan),
-    wrongDead: await wrongDead(stage, dead),
+    wrongBalances: await wrongBalances(testbed, plan),
+    wrongDead: await wrongDead(testbed, dead),
     dead: dead.length,
   }
 }
 
-async function wrongBalances(stage: TestStage, plan: Plan): Promise<readonly string[]> {
+async function wrongBalances(testbed: Testbed, plan: Plan): Promise<readonly string[]> {
   const expected = new Map<number, number>()
   for (const { charge } of plan.events.filter((event) => !isFatal(event))) {
     if (charge === undefined) continue
     expected.set(charge.account, (expected.get(charge.account) ?? 0) + charge.cents)
   }
-  const { rows } = await stage.pool.query<{ account: number; cents: string }>(
+  const { rows } = await testbed.pool.query<{ account: number; cents: string }>(
     'select account, cents from balances',
   )
   return rows
@@ -55,12 +55,12 @@ async function wrongBalances(stage: TestStage, plan: Plan): Promise<readonly str
  * published twice, if the worker dies between the broker's confirmation and the record of it.
  */
 export async function wrongDead(
-  stage: TestStage,
+  testbed: Testbed,
   expected: readonly string[],
 ): Promise<readonly string[]> {
-  const troubles = await stage.troubles()
+  const troubles = await testbed.troubles()
   const recorded = troubles.filter(({ state, published }) => state === 'x' && published)
-  const letters = (await stage.queue?.deadLetters()) ?? []
+  const letters = (await testbed.queue?.deadLetters()) ?? []
   return [recorded, letters].flatMap((found) => {
     const ids = found.map(({ id }) => id)
     const missing = expected.filter((id) => !ids.includes(id))
@@ -68,5 +68,5 @@ export async function wrongDead(
   })
 }
 
-export const isExact = ({ lost, doubled, wrongBalances, wrongDead }: Books): boolean =>
+export const isExact = ({ lost, doubled, wrongBalances, wrongDead }: Ledger): boolean =>
   [lost, doubled, wrongBalances, wrongDead].every((wrong) => wrong.length === 0)

@@ -13,7 +13,7 @@ import {
   type Letters,
   returnsWhole,
   withoutReasons,
-} from './whole-letters.ts'
+} from './equal-messages.ts'
 
 const bytes = Buffer.from([0xff, 0, 0xfe])
 const none = Buffer.alloc(0)

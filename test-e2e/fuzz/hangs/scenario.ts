@@ -19,7 +19,7 @@ const DEEDS: Readonly<Record<SentEvent['kind'], Deed | undefined>> = {
 const TICK_MS = 50
 const RECOVERY_LOOK_MS = 500
 
-/** A database that all scenes share. */
+/** A database that all scenarios share. */
 export interface Ledger {
   readonly url: string
   readonly pool: pg.Pool
@@ -37,18 +37,18 @@ export async function openLedger(servers: Servers): Promise<Ledger> {
 
 /** Plays one plan. */
 export async function playPlan(servers: Servers, ledger: Ledger, plan: Plan): Promise<History> {
-  const scene = await Scene.open(servers, ledger, plan)
+  const scenario = await Scenario.open(servers, ledger, plan)
   try {
-    await scene.calm()
-    await scene.hang()
-    await scene.recover()
-    return await scene.end()
+    await scenario.calm()
+    await scenario.hang()
+    await scenario.recover()
+    return await scenario.end()
   } finally {
-    await scene.close()
+    await scenario.close()
   }
 }
 
-class Scene {
+class Scenario {
   readonly #plan: Plan
   readonly #ledger: Ledger
   readonly #links: Links
@@ -79,7 +79,7 @@ class Scene {
     this.#neighbour = given.neighbour
   }
 
-  static async open(servers: Servers, ledger: Ledger, plan: Plan): Promise<Scene> {
+  static async open(servers: Servers, ledger: Ledger, plan: Plan): Promise<Scenario> {
     const broker = await servers.broker(plan.adapter)
     const redis = servers.redis.connection
     const links = await openLinks({
@@ -97,7 +97,7 @@ class Scene {
     ])
     const [subject, neighbour] = await Promise.all([startSide(mine), startSide(other)])
     const parts = { subject: mine, neighbour: other }
-    return new Scene({ plan, ledger, links, parts, subject, neighbour })
+    return new Scenario({ plan, ledger, links, parts, subject, neighbour })
   }
 
   /** Everything works: clients have connected, and the caches are filled. */

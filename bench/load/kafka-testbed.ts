@@ -8,7 +8,7 @@ import { toDelivery } from './effects.ts'
 const PARTITIONS = 4
 
 /** A database, and topics that are filled once and read by many groups. */
-export interface Stage extends AsyncDisposable {
+export interface Testbed extends AsyncDisposable {
   readonly pool: Pool
   readonly databaseUrl: string
   readonly kafka: Kafka
@@ -16,7 +16,10 @@ export interface Stage extends AsyncDisposable {
   topicOf(events: number): Promise<string>
 }
 
-export async function openStage(databaseUrl: string, connection: KafkaConnection): Promise<Stage> {
+export async function openTestbed(
+  databaseUrl: string,
+  connection: KafkaConnection,
+): Promise<Testbed> {
   const pool = new Pool({ connectionString: databaseUrl, max: CONCURRENCY })
   pool.on('error', () => undefined)
   const client = new Kafka({ brokers: connection.brokers, logLevel: logLevel.NOTHING })

@@ -14,14 +14,14 @@ type Session = Awaited<ReturnType<PgInbox['open']>>
 const STEP_MS = 200
 
 /** A database with a guard that processes batches, and a sweep that the benchmark runs. */
-export interface Stage extends AsyncDisposable {
+export interface Testbed extends AsyncDisposable {
   readonly pool: Pool
   readonly guard: Guard
   /** Sweeps repeatedly until the signal; resolves with the time of the longest step, ms. */
   sweep(signal: AbortSignal): Promise<number>
 }
 
-export async function openStage(connectionString: string): Promise<Stage> {
+export async function openTestbed(connectionString: string): Promise<Testbed> {
   // The guard keeps two connections for itself.
   const pool = new Pool({ connectionString, max: CONCURRENCY + 2 })
   pool.on('error', () => undefined)

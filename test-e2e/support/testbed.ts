@@ -24,8 +24,8 @@ begin
   end if;
 end $$`
 
-export interface TestStageOptions {
-  /** Where workers receive from; closed with the stage. Default: deliveries come from the test itself. */
+export interface TestbedOptions {
+  /** Where workers receive from; closed with the testbed. Default: deliveries come from the test itself. */
   readonly queue?: QueueUnderTest | undefined
   /** Default: a fresh database on the shared server. */
   readonly databaseUrl?: string | undefined
@@ -41,19 +41,19 @@ export interface Trouble {
   readonly published: boolean
 }
 
-/** A database, a queue with its dead-letter queue, and the workers on them. Disposing the stage removes all of it. */
-export class TestStage implements AsyncDisposable {
+/** A database, a queue with its dead-letter queue, and the workers on them. Disposing the testbed removes all of it. */
+export class Testbed implements AsyncDisposable {
   readonly pool: Pool
   readonly queue: QueueUnderTest | undefined
   readonly workers: WorkerProcess[] = []
-  /** The stage is being disposed. */
+  /** The testbed is being disposed. */
   isClosing = false
-  readonly #options: TestStageOptions
+  readonly #options: TestbedOptions
   readonly #databaseUrl: string
   readonly #directory: string
 
   private constructor(parts: {
-    readonly options: TestStageOptions
+    readonly options: TestbedOptions
     readonly databaseUrl: string
     readonly directory: string
   }) {
@@ -65,13 +65,13 @@ export class TestStage implements AsyncDisposable {
     this.pool.on('error', () => undefined)
   }
 
-  static async open(options: TestStageOptions): Promise<TestStage> {
+  static async open(options: TestbedOptions): Promise<Testbed> {
     const databaseUrl = options.databaseUrl ?? (await database()).url
     const directory = await mkdtemp(join(tmpdir(), 'onceward-e2e-'))
-    const stage = new TestStage({ options, databaseUrl, directory })
-    await migrate(stage.pool)
-    await stage.pool.query(TABLES)
-    return stage
+    const testbed = new Testbed({ options, databaseUrl, directory })
+    await migrate(testbed.pool)
+    await testbed.pool.query(TABLES)
+    return testbed
   }
 
   get databaseUrl(): string {

@@ -9,8 +9,8 @@ import {
   PartitionAssigners,
   type Producer,
 } from 'kafkajs'
-import { freshName } from '../../fuzz/configurations/postgres-scene.ts'
-import type { Order, Scene } from '../../fuzz/configurations/scene.ts'
+import { freshName } from '../../fuzz/configurations/postgres-scenario.ts'
+import type { Order, Scenario } from '../../fuzz/configurations/scenario.ts'
 import type { Servers } from '../../fuzz/configurations/servers.ts'
 import { SharedDatabase } from '../../fuzz/configurations/shared-database.ts'
 import type { KafkaSettings } from './configurations-grid.ts'
@@ -35,7 +35,7 @@ async function connectTo(servers: Servers): Promise<Clients> {
   return { client, admin, producer }
 }
 
-export async function openKafka(servers: Servers, settings: KafkaSettings): Promise<Scene> {
+export async function openKafka(servers: Servers, settings: KafkaSettings): Promise<Scenario> {
   const shared = await SharedDatabase.of(servers)
   const { client, admin, producer } = await connectTo(servers)
   const topic = freshName()

@@ -11,7 +11,7 @@ import { CompiledQuery, Kysely, PostgresDialect } from 'kysely'
 import { Pool } from 'pg'
 import { LocalQueue } from './local-queue.ts'
 import type { PostgresSettings } from './postgres-grid.ts'
-import type { Handle, Order, Scene } from './scene.ts'
+import type { Handle, Order, Scenario } from './scenario.ts'
 import type { Servers } from './servers.ts'
 
 const PRIVILEGES = new URL('../../../docs/least-privilege.sql', import.meta.url)
@@ -65,7 +65,10 @@ async function startOld(): Promise<PostgresServer> {
   return postgresOf(found)
 }
 
-export async function openPostgres(servers: Servers, settings: PostgresSettings): Promise<Scene> {
+export async function openPostgres(
+  servers: Servers,
+  settings: PostgresSettings,
+): Promise<Scenario> {
   const { schema, poolMax } = settings
   const server = await serverOf(servers, settings)
   const name = freshName()

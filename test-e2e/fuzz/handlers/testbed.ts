@@ -35,7 +35,7 @@ create domain zoo_hostile.text as integer;
 create table zoo_hostile.processed_events (event_id integer)`
 
 /** One database for all cases of a campaign. */
-export interface Stage {
+export interface Testbed {
   readonly url: string
   /** For the judge's questions, never used by a guard. */
   readonly admin: pg.Pool
@@ -44,7 +44,7 @@ export interface Stage {
   close(): Promise<void>
 }
 
-export async function openStage(): Promise<Stage> {
+export async function openTestbed(): Promise<Testbed> {
   const { url } = await database()
   const admin = new pg.Pool({ connectionString: url, max: 2 })
   await migrate(admin)

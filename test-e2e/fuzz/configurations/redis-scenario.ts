@@ -7,10 +7,10 @@ import { type RedisConnection, redis, type Server, until } from '@onceward/testi
 import { Redis } from 'ioredis'
 import type { Pool } from 'pg'
 import { LocalQueue } from './local-queue.ts'
-import { COMMON, freshName } from './postgres-scene.ts'
+import { COMMON, freshName } from './postgres-scenario.ts'
 import { clientOf, type Login } from './redis-clients.ts'
 import { BLOCKED, type RedisSettings } from './redis-settings.ts'
-import type { Order, Scene } from './scene.ts'
+import type { Order, Scenario } from './scenario.ts'
 import type { Servers } from './servers.ts'
 import { SharedDatabase, type SharedGuard } from './shared-database.ts'
 import { DEAD_IDS } from './story.ts'
@@ -22,7 +22,7 @@ const BUDGET_MS = 10_000
 const PATIENCE = 15
 const FILLER = Array.from({ length: 100 }, () => 'x'.repeat(1_000))
 
-export async function openRedis(servers: Servers, settings: RedisSettings): Promise<Scene> {
+export async function openRedis(servers: Servers, settings: RedisSettings): Promise<Scenario> {
   const shared = await SharedDatabase.of(servers)
   const consumer = freshName()
   await using started = new AsyncDisposableStack()
