@@ -24,10 +24,10 @@ const STATES = [
 const raising = (state: string): string =>
   `do $$ begin raise exception 'the foreign server is down' using errcode = '${state}'; end $$`
 
-const unreadable = (cause: unknown): Error =>
-  Object.defineProperty(new Error('the transfer failed', { cause }), 'message', {
+const unreadable = (name: string, cause: unknown): Error =>
+  Object.defineProperty(new Error('the transfer failed', { cause }), name, {
     get: () => {
-      throw new Error('reading message throws')
+      throw new Error(`reading ${name} throws`)
     },
   })
 
@@ -37,8 +37,10 @@ const PASSED_ON: Readonly<Record<string, (error: unknown) => unknown>> = {
   'as a cause': (error) => new Error('the transfer failed', { cause: error }),
   'as a plain object': (error) => ({ code: (error as { code: string }).code }),
   'as a message of a driver': () => new Error('Connection terminated unexpectedly'),
+  // Red before: the transaction stayed open, its connection never came back, and the event was held for ever.
+  'with errors that cannot be read': (error) => unreadable('errors', error),
   'as a cause that cannot be read': (error) =>
-    new Error('the transfer failed', { cause: unreadable(error) }),
+    new Error('the transfer failed', { cause: unreadable('message', error) }),
   'as ECONNREFUSED': () => Object.assign(new Error('connect'), { code: 'ECONNREFUSED' }),
 }
 

@@ -5,7 +5,7 @@ import type { ConsumeMessage } from 'amqplib'
 import { RecordingConnection } from '../../../packages/amqp/src/fixtures/recording-channel.ts'
 import type { InMemoryBroker, InMemoryConsumer } from '../broker.ts'
 
-export const MOST: InMemoryBroker['MOST'] = { promises: 25, timers: 1.5, calls: 90 }
+export const MOST: InMemoryBroker['MOST'] = { promises: 21, timers: 1.1, calls: 75 }
 
 /** Delivers as many messages as the prefetch of its consumers allows, and the next ones a turn after the acks. */
 export async function consumeInMemory(guard: Guard): Promise<InMemoryConsumer> {

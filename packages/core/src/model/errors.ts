@@ -265,7 +265,8 @@ export function isAggregateError(value: unknown): value is AggregateError {
   const isOne =
     value instanceof AggregateError ||
     (types.isNativeError(value) && value.name === 'AggregateError')
-  return isOne && Array.isArray(Reflect.get(value, 'errors'))
+  // Read of every error: stores read it too, so one that throws is found here, where errors are described.
+  return Array.isArray(Object(value).errors) && isOne
 }
 
 /** Most errors of an `AggregateError` that are named: it may hold any number of them, and also itself. */
