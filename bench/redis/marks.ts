@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import type { Claim, EventId, Fingerprint, LeaseSession, OwnerToken } from '@onceward/core'
+import type { Claim, EventId, Fingerprint, LeaseSession, OwnerToken } from '@onceward/core/ports'
 import type { Redis } from 'ioredis'
 import { alternate, type Contestant, inLanes } from '../runner/rounds.ts'
 import { type Cache, openCache, openLeases } from './testbed.ts'

@@ -1,12 +1,6 @@
 import { randomUUID } from 'node:crypto'
-import {
-  createGuard,
-  type Guard,
-  type GuardEvent,
-  type LeaseSession,
-  type LeaseStore,
-  systemRuntime,
-} from '@onceward/core'
+import { createGuard, type Guard, type GuardEvent, type LeaseStore } from '@onceward/core'
+import { type LeaseSession, systemRuntime } from '@onceward/core/ports'
 import { migrate } from '@onceward/postgres'
 import { pgInbox } from '@onceward/postgres/pg'
 import { type RedisLeasesOptions, redisLeases } from '@onceward/redis'

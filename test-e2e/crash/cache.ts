@@ -1,4 +1,4 @@
-import { eventIdOf } from '@onceward/core'
+import { eventIdOf } from '@onceward/core/ports'
 import { redis } from '@onceward/testing'
 import { Redis } from 'ioredis'
 import type { WorkerConfig } from '../support/workers/protocol.ts'

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { RequestListener, ServerResponse } from 'node:http'
-import type { BeginRequest, Inbox, InboxSession, LeaseStore } from '@onceward/core'
+import type { Inbox, LeaseStore } from '@onceward/core'
+import type { BeginRequest, InboxSession } from '@onceward/core/ports'
 import { createHttpGuard, type HttpGuard, HttpProblem } from '@onceward/http'
 import { createWebhookGuard, standardWebhook } from '@onceward/http/webhooks'
 import { pgInbox } from '@onceward/postgres/pg'

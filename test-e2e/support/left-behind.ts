@@ -1,5 +1,5 @@
 import type { EventEmitter } from 'node:events'
-import { type Runtime, systemRuntime } from '@onceward/core'
+import { type Runtime, systemRuntime } from '@onceward/core/ports'
 
 /** A runtime that knows its timers, also those that do not keep the process alive. */
 export function watchedRuntime(): { readonly runtime: Runtime; readonly timers: Set<object> } {

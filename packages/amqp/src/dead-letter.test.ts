@@ -1,4 +1,4 @@
-import type { DeadLetter } from '@onceward/core'
+import type { DeadLetter } from '@onceward/core/ports'
 import { deadLetterOf } from '@onceward/testing/adapter'
 import type { ConsumeMessage } from 'amqplib'
 import { expect, test } from 'vitest'

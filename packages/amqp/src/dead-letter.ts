@@ -1,5 +1,6 @@
-import { type DeadLetter, type Delivery, deadLetterHeaders, type Publish } from '@onceward/core'
+import type { Delivery } from '@onceward/core'
 import type { DeadLetterPlace } from '@onceward/core/adapter'
+import { type DeadLetter, deadLetterHeaders, type Publish } from '@onceward/core/ports'
 import type { ConsumeMessage } from 'amqplib'
 import type { Outgoing, Publisher } from './clients/publisher.ts'
 import {

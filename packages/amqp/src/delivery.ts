@@ -1,4 +1,4 @@
-import { type Delivery, isDeadLetterHeader, type Runtime } from '@onceward/core'
+import type { Delivery } from '@onceward/core'
 import {
   readEnvelope,
   registerEnvelopeReader,
@@ -6,6 +6,7 @@ import {
   withEnvelope,
   writeEnvelope,
 } from '@onceward/core/adapter'
+import { isDeadLetterHeader, type Runtime } from '@onceward/core/ports'
 import type { ConsumeMessage, MessageProperties, Options } from 'amqplib'
 import type { DeliveryChannel } from './clients/amqplib.ts'
 import { encodable, LARGEST_TIMESTAMP } from './clients/header-types.ts'

@@ -1,5 +1,5 @@
 import querystring from 'node:querystring'
-import { ConfigurationError, type Delivery, systemRuntime } from '@onceward/core'
+import { ConfigurationError, type Delivery } from '@onceward/core'
 import {
   findingsOf,
   type GuardSettings,
@@ -9,6 +9,7 @@ import {
   refusalOf,
   refuseParameters,
 } from '@onceward/core/adapter'
+import { systemRuntime } from '@onceward/core/ports'
 import { connect, credentials } from 'amqplib'
 import { checkThere } from './clients/calls.ts'
 import { Connector } from './clients/connector.ts'

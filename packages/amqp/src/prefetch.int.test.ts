@@ -1,5 +1,5 @@
 import { setTimeout as wait } from 'node:timers/promises'
-import { type Runtime, systemRuntime } from '@onceward/core'
+import { type Runtime, systemRuntime } from '@onceward/core/ports'
 import { skipped, until } from '@onceward/testing'
 import { erlang, guardOf } from '@onceward/testing/adapter'
 import { type Channel, type ConsumeMessage, connect } from 'amqplib'

@@ -1,4 +1,4 @@
-import type { Logger, Runtime, Settlement } from '@onceward/core'
+import type { Logger, Settlement } from '@onceward/core'
 import {
   type DeadLetterPlace,
   type GuardPort,
@@ -7,6 +7,7 @@ import {
   settleBy,
   type Verbs,
 } from '@onceward/core/adapter'
+import type { Runtime } from '@onceward/core/ports'
 import type { ConsumeMessage } from 'amqplib'
 import type { DelayQueues } from './clients/delay-queues.ts'
 import type { Publisher } from './clients/publisher.ts'

@@ -1,10 +1,5 @@
 import { EventEmitter } from 'node:events'
-import {
-  ConfigurationError,
-  type Delivery,
-  type Runtime,
-  type WrappedConsumption,
-} from '@onceward/core'
+import { ConfigurationError, type Delivery, type WrappedConsumption } from '@onceward/core'
 import {
   type Guard,
   type GuardPort,
@@ -16,6 +11,7 @@ import {
   type WrapSignals,
   withConsumption,
 } from '@onceward/core/adapter'
+import type { Runtime } from '@onceward/core/ports'
 import type { ConsumeMessage } from 'amqplib'
 import type { AmqpChannel, AmqpConfirmChannel } from './client.ts'
 import { Alarm } from './clients/alarm.ts'

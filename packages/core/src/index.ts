@@ -32,16 +32,7 @@ export type {
   Resolver,
   Takeover,
 } from './options/options.ts'
-export type {
-  GuardReading,
-  InboxFigures,
-  LeaseRenewals,
-  PoolUse,
-  WatchedGuard,
-} from './model/guard-reading.ts'
 export type { Logger } from './model/logger.ts'
-export type { Defaults } from './options/options.ts'
-export { DEFAULTS, OPTION_DOCS, type OptionDoc } from './options/table.ts'
 
 // Identity.
 export {
@@ -55,7 +46,6 @@ export {
   snsKey,
 } from './identity/resolvers.ts'
 export { s3TestEvent, unwrapEventBridge, unwrapSns } from './identity/aws-envelopes.ts'
-export { eventIdOf } from './identity/event-id.ts'
 
 // Errors: the first two are thrown by handlers, the others by onceward.
 export {
@@ -69,62 +59,13 @@ export {
   CommitUnknownError,
   StoreUnavailableError,
   ConfigurationError,
-  EnvelopeError,
   OncewardError,
-  ERROR_CODES,
   type ErrorCode,
 } from './model/errors.ts'
 
 // The words of the design.
-export type { EpochMs, EventId, EventKey, Fingerprint, Json, OwnerToken } from './model/brands.ts'
+export type { EpochMs, Json } from './model/brands.ts'
 
-// Ports, for those who write stores and adapters.
-export type {
-  Claim,
-  ClaimResult,
-  Held,
-  HeldAnswer,
-  LeaseOperators,
-  LeaseRegistration,
-  LeaseSession,
-  LeaseStore,
-} from './model/lease-store.ts'
-export type {
-  DeadLetter,
-  DeadLetterRef,
-  Publish,
-  PublishingEnd,
-  PublishingRight,
-} from './model/dead-letter.ts'
-export type {
-  BeginClaim,
-  BeginRequest,
-  Begun,
-  Burial,
-  Commit,
-  CommitAnswer,
-  ConsumerRegistration,
-  CountAnswer,
-  CountedEvent,
-  DoneEvent,
-  DueEvent,
-  Failure,
-  IdentifiedEvent,
-  Inbox,
-  InboxSession,
-  InboxTransaction,
-  Known,
-  MessageCounts,
-  ParkAnswer,
-  Refusal,
-  Release,
-  SweepStep,
-  TransactionStatus,
-  VerdictAnswer,
-} from './model/inbox.ts'
-export { deadLetterHeaders, isDeadLetterHeader } from './settlement/dead-letter-headers.ts'
-export type { Runtime } from './model/runtime.ts'
-export { type Breaker, createBreaker } from './concurrency/breaker.ts'
-export { createAloneLock } from './concurrency/alone-lock.ts'
-export { systemRuntime } from './concurrency/system-runtime.ts'
-export type { AloneLock } from './model/runtime.ts'
+// What a store is, for functions that take one.
+export type { Inbox } from './model/inbox.ts'
+export type { LeaseStore } from './model/lease-store.ts'

@@ -1,5 +1,6 @@
-import { type LeaseStore, type Runtime, systemRuntime } from '@onceward/core'
+import type { LeaseStore } from '@onceward/core'
 import { memoryLeases } from '@onceward/core/memory'
+import { type Runtime, systemRuntime } from '@onceward/core/ports'
 import { expect, test, vi } from 'vitest'
 import { kindOf, requestOf, type Shown, shown, silent } from './fixtures/charges.ts'
 import { createHttpGuard, type HttpGuard } from './http-guard.ts'

@@ -1,11 +1,11 @@
+import type { Delivery } from '@onceward/core'
+import { type DeadLetterPlace, type GuardPort, registerPublisher } from '@onceward/core/adapter'
 import {
   type DeadLetter,
-  type Delivery,
   deadLetterHeaders,
   isDeadLetterHeader,
   type Publish,
-} from '@onceward/core'
-import { type DeadLetterPlace, type GuardPort, registerPublisher } from '@onceward/core/adapter'
+} from '@onceward/core/ports'
 import type { IHeaders, Message, Producer } from 'kafkajs'
 import { kafkaMessage } from './delivery.ts'
 import { classifyError } from './errors.ts'

@@ -1,4 +1,4 @@
-import { ConfigurationError, type Delivery, systemRuntime } from '@onceward/core'
+import { ConfigurationError, type Delivery } from '@onceward/core'
 import {
   findingsOf,
   type GuardSettings,
@@ -8,6 +8,7 @@ import {
   refusalOf,
   refuseParameters,
 } from '@onceward/core/adapter'
+import { systemRuntime } from '@onceward/core/ports'
 import { Kafka, type KafkaConfig, logLevel, type Producer, type SASLOptions } from 'kafkajs'
 import { askCluster } from './clients/ask-cluster.ts'
 import { originalMessage } from './dead-letter.ts'

@@ -1,4 +1,4 @@
-import type { Logger, Runtime, Settlement } from '@onceward/core'
+import type { Logger, Settlement } from '@onceward/core'
 import {
   type DeadLetterPlace,
   type GuardPort,
@@ -6,6 +6,7 @@ import {
   settleBy,
   type Verbs,
 } from '@onceward/core/adapter'
+import type { Runtime } from '@onceward/core/ports'
 import { placeOf } from './dead-letter.ts'
 import type { KafkaRecord } from './delivery.ts'
 import type { Settings } from './options.ts'

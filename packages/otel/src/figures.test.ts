@@ -1,4 +1,4 @@
-import type { InboxFigures } from '@onceward/core'
+import type { InboxFigures } from '@onceward/core/ports'
 import { Clock } from '@onceward/testing/adapter'
 import { DiagLogLevel, diag } from '@opentelemetry/api'
 import { afterEach, expect, test, vi } from 'vitest'

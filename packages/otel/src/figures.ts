@@ -1,5 +1,10 @@
-import { type InboxFigures, type Runtime, systemRuntime, type WatchedGuard } from '@onceward/core'
 import { answerWithin, LATE } from '@onceward/core/adapter'
+import {
+  type InboxFigures,
+  type Runtime,
+  systemRuntime,
+  type WatchedGuard,
+} from '@onceward/core/ports'
 import { diag } from '@opentelemetry/api'
 
 /** Longest wait for the database. A collection of metrics waits as long. */

@@ -6,9 +6,9 @@ import {
   type Handler,
   type Observer,
   type OutcomeRecord,
-  type WatchedGuard,
 } from '@onceward/core'
 import { memoryInbox, memoryLeases, toDelivery } from '@onceward/core/memory'
+import type { WatchedGuard } from '@onceward/core/ports'
 import { metrics } from '@opentelemetry/api'
 import { afterEach, describe, expect, test } from 'vitest'
 import type { Sdk, Series } from './fixtures/sdk.ts'

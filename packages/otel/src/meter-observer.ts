@@ -1,15 +1,11 @@
-import {
-  ConfigurationError,
-  type Observer,
-  type OutcomeRecord,
-  type WatchedGuard,
-} from '@onceward/core'
+import { ConfigurationError, type Observer, type OutcomeRecord } from '@onceward/core'
 import {
   hasMethod,
   rangeProblems,
   refuseProblems,
   refuseUnknownNames,
 } from '@onceward/core/adapter'
+import type { WatchedGuard } from '@onceward/core/ports'
 import { type MeterProvider, metrics } from '@opentelemetry/api'
 import { type Metering, meteringOf } from './metering.ts'
 

@@ -1,4 +1,5 @@
-import type { GuardReading, OutcomeRecord, WatchedGuard } from '@onceward/core'
+import type { OutcomeRecord } from '@onceward/core'
+import type { GuardReading, WatchedGuard } from '@onceward/core/ports'
 import { type Counter, type Meter, type MeterProvider, metrics } from '@opentelemetry/api'
 import { afterEach, expect, test, vi } from 'vitest'
 import type { Sdk, Series } from './fixtures/sdk.ts'

@@ -1,4 +1,5 @@
-import type { OutcomeRecord, WatchedGuard } from '@onceward/core'
+import type { OutcomeRecord } from '@onceward/core'
+import type { WatchedGuard } from '@onceward/core/ports'
 import type { Attributes, Counter, Histogram, Meter, MeterProvider } from '@opentelemetry/api'
 import { CONVENTIONS, DELIVERY_METRICS, type Metric, OWN, PROCESS } from './names.ts'
 import { boundedSources } from './sources.ts'

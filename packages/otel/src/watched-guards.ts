@@ -1,4 +1,4 @@
-import type { GuardReading, InboxFigures, LeaseRenewals, WatchedGuard } from '@onceward/core'
+import type { GuardReading, InboxFigures, LeaseRenewals, WatchedGuard } from '@onceward/core/ports'
 import type { Meter } from '@opentelemetry/api'
 import { type FiguresReader, figuresReader } from './figures.ts'
 import { CONVENTIONS, GUARD_METRICS, OWN, TABLE_METRICS } from './names.ts'

@@ -1,5 +1,6 @@
-import { StoreUnavailableError, systemRuntime } from '@onceward/core'
+import { StoreUnavailableError } from '@onceward/core'
 import { answerWithin, type ClientRule, LATE, refuseUnfitClient } from '@onceward/core/adapter'
+import { systemRuntime } from '@onceward/core/ports'
 import { isInTransaction, lentWithin } from './clients/pg-checkout.ts'
 import { surviveLoss, survivePoolLosses } from './clients/pg-events.ts'
 import { MOST_CONNECTIONS, repeated } from './driver/repeat.ts'

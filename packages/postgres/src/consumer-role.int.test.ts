@@ -1,4 +1,5 @@
-import { ConfigurationError, systemRuntime } from '@onceward/core'
+import { ConfigurationError } from '@onceward/core'
+import { systemRuntime } from '@onceward/core/ports'
 import { database } from '@onceward/testing'
 import { fresh, newClaim, newEvent, registration, Steps } from '@onceward/testing/conformance'
 import pg from 'pg'

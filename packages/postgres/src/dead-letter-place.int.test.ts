@@ -2,15 +2,9 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
-import {
-  createGuard,
-  type DeadLetter,
-  type Delivery,
-  FatalError,
-  type Guard,
-  type Settlement,
-} from '@onceward/core'
+import { createGuard, type Delivery, FatalError, type Guard, type Settlement } from '@onceward/core'
 import { portOf } from '@onceward/core/adapter'
+import type { DeadLetter } from '@onceward/core/ports'
 import { silent } from '@onceward/testing/conformance'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { passTime, type TestInbox, testInbox } from './fixtures/inbox.ts'

@@ -1,4 +1,4 @@
-import { eventIdOf } from '@onceward/core'
+import { eventIdOf } from '@onceward/core/ports'
 import { fresh, newEvent } from '@onceward/testing/conformance'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { type TestInbox, testInbox } from './fixtures/inbox.ts'

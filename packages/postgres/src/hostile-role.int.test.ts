@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { systemRuntime } from '@onceward/core'
+import { systemRuntime } from '@onceward/core/ports'
 import { database } from '@onceward/testing'
 import { newDelivery, newEvent, registration, Steps } from '@onceward/testing/conformance'
 import pg from 'pg'

@@ -1,4 +1,5 @@
-import { ConfigurationError, DeadlineExceededError, systemRuntime } from '@onceward/core'
+import { ConfigurationError, DeadlineExceededError } from '@onceward/core'
+import { systemRuntime } from '@onceward/core/ports'
 import { database, until } from '@onceward/testing'
 import { fresh, newEvent, registration } from '@onceward/testing/conformance'
 import {

@@ -1,12 +1,6 @@
-import {
-  type BeginRequest,
-  type Begun,
-  ConfigurationError,
-  type Inbox,
-  type Runtime,
-  StoreUnavailableError,
-} from '@onceward/core'
+import { ConfigurationError, type Inbox, StoreUnavailableError } from '@onceward/core'
 import { LATE, refuseUnfitClient, refuseUnknownNames } from '@onceward/core/adapter'
+import type { BeginRequest, Begun, Runtime } from '@onceward/core/ports'
 import type { Kysely, Transaction } from 'kysely'
 import type { Client } from './clients/kysely-checkout.ts'
 import { connectForStatements, KyselyHeldConnection } from './clients/kysely-connection.ts'

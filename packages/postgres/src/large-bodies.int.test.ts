@@ -1,6 +1,7 @@
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
-import { createGuard, FatalError, systemRuntime } from '@onceward/core'
+import { createGuard, FatalError } from '@onceward/core'
+import { systemRuntime } from '@onceward/core/ports'
 import {
   counted,
   newDelivery,

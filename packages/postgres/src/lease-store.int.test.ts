@@ -1,4 +1,4 @@
-import { type Held, type HeldAnswer, systemRuntime } from '@onceward/core'
+import { type Held, type HeldAnswer, systemRuntime } from '@onceward/core/ports'
 import { database, until } from '@onceward/testing'
 import {
   LEASE_MS,

@@ -1,4 +1,4 @@
-import { type LeaseRegistration, type LeaseSession, systemRuntime } from '@onceward/core'
+import { type LeaseRegistration, type LeaseSession, systemRuntime } from '@onceward/core/ports'
 import { LEASE_MS, newClaim, silent } from '@onceward/testing/conformance'
 import { describe, expect, test } from 'vitest'
 import { type LeaseAnswer, type SentLeases, scriptedLeases } from './fixtures/scripted-leases.ts'

@@ -1,18 +1,17 @@
+import type { Json, LeaseStore } from '@onceward/core'
+import { refuseUnfitClient, refuseUnknownNames } from '@onceward/core/adapter'
 import {
   type Claim,
   type ClaimResult,
   type EventId,
   type Held,
   type HeldAnswer,
-  type Json,
   type LeaseOperators,
   type LeaseRegistration,
   type LeaseSession,
-  type LeaseStore,
   type Runtime,
   systemRuntime,
-} from '@onceward/core'
-import { refuseUnfitClient, refuseUnknownNames } from '@onceward/core/adapter'
+} from '@onceward/core/ports'
 import type { Pool } from 'pg'
 import { POOL, type SizedPoolLike } from './client.ts'
 import { connectForStatements } from './clients/pg-connection.ts'

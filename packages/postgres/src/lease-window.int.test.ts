@@ -1,4 +1,4 @@
-import { systemRuntime } from '@onceward/core'
+import { systemRuntime } from '@onceward/core/ports'
 import { database } from '@onceward/testing'
 import { LEASE_MS, newClaim, silent } from '@onceward/testing/conformance'
 import pg from 'pg'

@@ -1,4 +1,5 @@
-import { type Inbox, systemRuntime } from '@onceward/core'
+import type { Inbox } from '@onceward/core'
+import { systemRuntime } from '@onceward/core/ports'
 import { database } from '@onceward/testing'
 import { type InboxUnderTest, inboxConformance } from '@onceward/testing/conformance'
 import { Kysely, PostgresDialect } from 'kysely'

@@ -1,6 +1,6 @@
-import type { BeginRequest, Begun, PoolUse, Runtime } from '@onceward/core'
 import { StoreUnavailableError } from '@onceward/core'
 import { answerWithin, LATE } from '@onceward/core/adapter'
+import type { BeginRequest, Begun, PoolUse, Runtime } from '@onceward/core/ports'
 import type { Pool, PoolClient } from 'pg'
 import {
   connectForStatements,

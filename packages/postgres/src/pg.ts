@@ -1,5 +1,6 @@
-import { ConfigurationError, type ConsumerRegistration, type Inbox } from '@onceward/core'
+import { ConfigurationError, type Inbox } from '@onceward/core'
 import { refuseUnfitClient, refuseUnknownNames } from '@onceward/core/adapter'
+import type { ConsumerRegistration } from '@onceward/core/ports'
 import type { Pool, PoolClient, PoolConfig } from 'pg'
 import { POOL } from './client.ts'
 import { openOwnPool, poolConfig } from './clients/pg-own-pool.ts'

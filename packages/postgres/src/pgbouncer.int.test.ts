@@ -1,13 +1,6 @@
 import { randomUUID } from 'node:crypto'
-import {
-  ConfigurationError,
-  type CountedEvent,
-  DeadlineExceededError,
-  type EventId,
-  type Fingerprint,
-  type LeaseStore,
-  type OwnerToken,
-} from '@onceward/core'
+import { ConfigurationError, DeadlineExceededError, type LeaseStore } from '@onceward/core'
+import type { CountedEvent, EventId, Fingerprint, OwnerToken } from '@onceward/core/ports'
 import { database, pgbouncer, until } from '@onceward/testing'
 import { fresh, newEvent } from '@onceward/testing/conformance'
 import pg from 'pg'

@@ -1,10 +1,6 @@
 import { randomUUID } from 'node:crypto'
-import {
-  ConfigurationError,
-  type ConsumerRegistration,
-  type InboxSession,
-  systemRuntime,
-} from '@onceward/core'
+import { ConfigurationError } from '@onceward/core'
+import { type ConsumerRegistration, type InboxSession, systemRuntime } from '@onceward/core/ports'
 import { database } from '@onceward/testing'
 import { newEvent, registration, Steps } from '@onceward/testing/conformance'
 import pg from 'pg'

@@ -1,4 +1,4 @@
-import type { BeginRequest, IdentifiedEvent } from '@onceward/core'
+import type { BeginRequest, IdentifiedEvent } from '@onceward/core/ports'
 import { database, proxy, type TcpProxy } from '@onceward/testing'
 import { newEvent } from '@onceward/testing/conformance'
 import pg from 'pg'

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
-import { type LeaseSession, StoreUnavailableError } from '@onceward/core'
+import { StoreUnavailableError } from '@onceward/core'
+import type { LeaseSession } from '@onceward/core/ports'
 import { newClaim } from '@onceward/testing/conformance'
 import { Cluster, Redis } from 'ioredis'
 import { Cluster as ValkeyCluster } from 'iovalkey'

@@ -1,12 +1,6 @@
 import { randomUUID } from 'node:crypto'
-import {
-  type Claim,
-  type ClaimResult,
-  ConfigurationError,
-  type EventId,
-  type Fingerprint,
-  type OwnerToken,
-} from '@onceward/core'
+import { ConfigurationError } from '@onceward/core'
+import type { Claim, ClaimResult, EventId, Fingerprint, OwnerToken } from '@onceward/core/ports'
 import { toStartError } from './errors.ts'
 import type { Namespace } from './keys.ts'
 import type { RunScript } from './scripts.ts'

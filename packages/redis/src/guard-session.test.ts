@@ -1,4 +1,5 @@
-import { type ClaimResult, ConfigurationError, StoreUnavailableError } from '@onceward/core'
+import { ConfigurationError, StoreUnavailableError } from '@onceward/core'
+import type { ClaimResult } from '@onceward/core/ports'
 import { newClaim } from '@onceward/testing/conformance'
 import { describe, expect, it, test } from 'vitest'
 import { BUDGET_MS, scriptedRedis } from './fixtures/scripted-redis.ts'

@@ -1,13 +1,12 @@
-import {
-  type Claim,
-  type ClaimResult,
-  ConfigurationError,
-  type Held,
-  type HeldAnswer,
-  type LeaseRegistration,
-  type LeaseSession,
-  StoreUnavailableError,
-} from '@onceward/core'
+import { ConfigurationError, StoreUnavailableError } from '@onceward/core'
+import type {
+  Claim,
+  ClaimResult,
+  Held,
+  HeldAnswer,
+  LeaseRegistration,
+  LeaseSession,
+} from '@onceward/core/ports'
 import { type Finding, selfTest } from './doctor.ts'
 import type { Namespace } from './keys.ts'
 import type { History } from './postgres-history.ts'

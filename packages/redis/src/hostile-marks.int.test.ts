@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import type { EventId } from '@onceward/core'
+import type { EventId } from '@onceward/core/ports'
 import { type RedisConnection, redis, type Server, until } from '@onceward/testing'
 import { newClaim } from '@onceward/testing/conformance'
 import { Redis } from 'ioredis'

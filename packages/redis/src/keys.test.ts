@@ -1,4 +1,4 @@
-import type { EventId, Fingerprint } from '@onceward/core'
+import type { EventId, Fingerprint } from '@onceward/core/ports'
 import { describe, expect, test } from 'vitest'
 import {
   boundTo,

@@ -1,5 +1,5 @@
 import { createHash, hash } from 'node:crypto'
-import type { EventId, Fingerprint } from '@onceward/core'
+import type { EventId, Fingerprint } from '@onceward/core/ports'
 
 /** Where events are stored. Keys begin with the hash tag of their partition, so a script touches one slot. */
 export interface Namespace {

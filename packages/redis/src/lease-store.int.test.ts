@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
-import { type Fingerprint, StoreUnavailableError, systemRuntime } from '@onceward/core'
+import { StoreUnavailableError } from '@onceward/core'
+import { type Fingerprint, systemRuntime } from '@onceward/core/ports'
 import {
   proxy,
   type RedisConnection,

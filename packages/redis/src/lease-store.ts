@@ -1,10 +1,5 @@
-import {
-  ConfigurationError,
-  type LeaseOperators,
-  type LeaseRegistration,
-  type LeaseStore,
-  systemRuntime,
-} from '@onceward/core'
+import { ConfigurationError, type LeaseStore } from '@onceward/core'
+import { type LeaseOperators, type LeaseRegistration, systemRuntime } from '@onceward/core/ports'
 import { type RedisLike, toEvaluate } from './client.ts'
 import { GuardSession } from './guard-session.ts'
 import type { Namespace } from './keys.ts'

@@ -1,4 +1,4 @@
-import type { EventId } from '@onceward/core'
+import type { EventId } from '@onceward/core/ports'
 import { newClaim } from '@onceward/testing/conformance'
 import { expect, test } from 'vitest'
 import { scriptedRedis } from './fixtures/scripted-redis.ts'

@@ -1,4 +1,4 @@
-import type { LeaseSession } from '@onceward/core'
+import type { LeaseSession } from '@onceward/core/ports'
 import { type RedisConnection, redis, type Server } from '@onceward/testing'
 import { newClaim, newToken, OTHER_PAYLOAD } from '@onceward/testing/conformance'
 import { Redis } from 'ioredis'

@@ -1,5 +1,5 @@
 // Parts of the command line `onceward`. Not for users.
-import type { EventId } from '@onceward/core'
+import type { EventId } from '@onceward/core/ports'
 import { type RedisLike, toEvaluate } from './client.ts'
 import { type Finding, selfTest } from './doctor.ts'
 import { boundTo, type Namespace } from './keys.ts'

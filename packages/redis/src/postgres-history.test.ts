@@ -1,4 +1,4 @@
-import { systemRuntime } from '@onceward/core'
+import { systemRuntime } from '@onceward/core/ports'
 import { expect, test } from 'vitest'
 import { testRegistration } from './fixtures/registration.ts'
 import type { Namespace } from './keys.ts'

@@ -1,4 +1,4 @@
-import type { LeaseRegistration } from '@onceward/core'
+import type { LeaseRegistration } from '@onceward/core/ports'
 import { boundTo, type Namespace } from './keys.ts'
 
 /** The identity is read again after this time. */

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import type { EventId, LeaseRegistration } from '@onceward/core'
+import type { EventId, LeaseRegistration } from '@onceward/core/ports'
 import { boundTo, idOf, type Namespace, partitionOf } from './keys.ts'
 import type { RunScript } from './scripts.ts'
 

@@ -1,4 +1,4 @@
-import type { EventId } from '@onceward/core'
+import type { EventId } from '@onceward/core/ports'
 import { newId } from '@onceward/testing/conformance'
 import { describe, expect, it, test } from 'vitest'
 import type { ScriptCall } from './client.ts'

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import type { EventId } from '@onceward/core'
+import type { EventId } from '@onceward/core/ports'
 import type { Evaluate } from './client.ts'
 import { needsOneNode, toStoreError } from './errors.ts'
 import { bucketKeys, keyOf, type Namespace } from './keys.ts'

@@ -1,4 +1,5 @@
-import { type Runtime, StoreUnavailableError, systemRuntime } from '@onceward/core'
+import { StoreUnavailableError } from '@onceward/core'
+import { type Runtime, systemRuntime } from '@onceward/core/ports'
 import { expect, test } from 'vitest'
 import { createTimeBudget, inBudget, LateError } from './time-budget.ts'
 

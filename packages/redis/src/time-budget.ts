@@ -1,5 +1,6 @@
-import { type Breaker, createBreaker, type Runtime, StoreUnavailableError } from '@onceward/core'
+import { StoreUnavailableError } from '@onceward/core'
 import { answerWithin, describeError, LATE } from '@onceward/core/adapter'
+import { type Breaker, createBreaker, type Runtime } from '@onceward/core/ports'
 
 /**
  * The answer of Redis.

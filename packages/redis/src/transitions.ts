@@ -1,14 +1,13 @@
+import type { DeadLetterReason, Json } from '@onceward/core'
 import type {
   Claim,
   ClaimResult,
-  DeadLetterReason,
   EventId,
   Held,
   HeldAnswer,
-  Json,
   LeaseOperators,
   LeaseRegistration,
-} from '@onceward/core'
+} from '@onceward/core/ports'
 import { fingerprintBytes, keyText, marksPattern, type Namespace } from './keys.ts'
 import type { RunScript, ScriptEntry } from './scripts.ts'
 

@@ -1,5 +1,6 @@
 import type { MessageAttributeValue, SendMessageCommandInput } from '@aws-sdk/client-sqs'
-import type { DeadLetter, Delivery } from '@onceward/core'
+import type { Delivery } from '@onceward/core'
+import type { DeadLetter } from '@onceward/core/ports'
 import { deadLetterOf } from '@onceward/testing/adapter'
 import { expect, test } from 'vitest'
 import { createPublisher, deadLetterMessage } from './dead-letter.ts'

@@ -1,12 +1,12 @@
 import type { MessageAttributeValue, SendMessageCommandInput } from '@aws-sdk/client-sqs'
+import type { Delivery } from '@onceward/core'
+import type { DeadLetterPlace } from '@onceward/core/adapter'
 import {
   type DeadLetter,
-  type Delivery,
   deadLetterHeaders,
   isDeadLetterHeader,
   type Publish,
-} from '@onceward/core'
-import type { DeadLetterPlace } from '@onceward/core/adapter'
+} from '@onceward/core/ports'
 import type { SqsApi } from './client.ts'
 import { sqsMessage } from './delivery.ts'
 import { classifyError } from './errors.ts'

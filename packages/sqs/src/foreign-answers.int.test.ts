@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { systemRuntime } from '@onceward/core'
+import { systemRuntime } from '@onceward/core/ports'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createSqsApi } from './clients/aws-sdk.ts'
 import { classifyError } from './errors.ts'

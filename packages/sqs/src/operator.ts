@@ -1,5 +1,5 @@
 import { SQSClient } from '@aws-sdk/client-sqs'
-import { ConfigurationError, type Delivery, systemRuntime } from '@onceward/core'
+import { ConfigurationError, type Delivery } from '@onceward/core'
 import {
   findingsOf,
   type GuardSettings,
@@ -8,6 +8,7 @@ import {
   refusalOf,
   refuseParameters,
 } from '@onceward/core/adapter'
+import { systemRuntime } from '@onceward/core/ports'
 import type { SqsApi } from './client.ts'
 import { createSqsApi } from './clients/aws-sdk.ts'
 import { originalMessage } from './dead-letter.ts'

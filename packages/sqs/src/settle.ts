@@ -1,4 +1,4 @@
-import type { Logger, Runtime, Settlement } from '@onceward/core'
+import type { Logger, Settlement } from '@onceward/core'
 import {
   andThen,
   type DeadLetterPlace,
@@ -8,6 +8,7 @@ import {
   settleBy,
   type Verbs,
 } from '@onceward/core/adapter'
+import type { Runtime } from '@onceward/core/ports'
 import type { SqsApi } from './client.ts'
 import { BatchRequests, type EntryAnswer } from './clients/batch-requests.ts'
 import { placeOf } from './dead-letter.ts'

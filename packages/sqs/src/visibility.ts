@@ -1,5 +1,6 @@
-import type { Logger, Runtime } from '@onceward/core'
+import type { Logger } from '@onceward/core'
 import type { MaybeAsync } from '@onceward/core/adapter'
+import type { Runtime } from '@onceward/core/ports'
 import { ENTRIES, type SqsApi } from './client.ts'
 import type { Received } from './delivery.ts'
 import { classifyError } from './errors.ts'

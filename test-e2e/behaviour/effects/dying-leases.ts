@@ -1,4 +1,5 @@
-import type { LeaseSession, LeaseStore } from '@onceward/core'
+import type { LeaseStore } from '@onceward/core'
+import type { LeaseSession } from '@onceward/core/ports'
 import { die } from '../../support/crash/crash.ts'
 import type { Death } from './protocol.ts'
 

@@ -1,6 +1,7 @@
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
-import { createGuard, type Guard, systemRuntime } from '@onceward/core'
+import { createGuard, type Guard } from '@onceward/core'
+import { systemRuntime } from '@onceward/core/ports'
 import { migrate } from '@onceward/postgres'
 import { pgInbox } from '@onceward/postgres/pg'
 import { redisLeases } from '@onceward/redis'

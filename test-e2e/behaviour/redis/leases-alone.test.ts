@@ -1,11 +1,5 @@
-import {
-  createGuard,
-  type Delivery,
-  FatalError,
-  type Guard,
-  type LeaseStore,
-  systemRuntime,
-} from '@onceward/core'
+import { createGuard, type Delivery, FatalError, type Guard, type LeaseStore } from '@onceward/core'
+import { systemRuntime } from '@onceward/core/ports'
 import { migrate, postgresLeases } from '@onceward/postgres'
 import { pgInbox } from '@onceward/postgres/pg'
 import { redisLeases } from '@onceward/redis'

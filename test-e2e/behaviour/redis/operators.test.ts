@@ -1,6 +1,6 @@
 // @module-tag nightly
 
-import type { EventId } from '@onceward/core'
+import type { EventId } from '@onceward/core/ports'
 import { deadLetters } from '@onceward/postgres'
 import { redisLeases } from '@onceward/redis'
 import { type RedisConnection, redis, type Server, until } from '@onceward/testing'

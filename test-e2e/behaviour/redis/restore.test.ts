@@ -1,9 +1,5 @@
-import {
-  type Delivery,
-  type InboxGuardOptions,
-  type Settlement,
-  systemRuntime,
-} from '@onceward/core'
+import type { Delivery, InboxGuardOptions, Settlement } from '@onceward/core'
+import { systemRuntime } from '@onceward/core/ports'
 import { forgetHistory } from '@onceward/postgres'
 import { sweep } from '@onceward/postgres/operator'
 import { redisLeases } from '@onceward/redis'

@@ -1,5 +1,6 @@
-import type { Inbox, InboxTransaction } from '@onceward/core'
+import type { Inbox } from '@onceward/core'
 import { memoryInbox } from '@onceward/core/memory'
+import type { InboxTransaction } from '@onceward/core/ports'
 
 const transaction: InboxTransaction<object> = {
   tx: {},

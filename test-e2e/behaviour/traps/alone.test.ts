@@ -1,5 +1,6 @@
-import { type AloneLock, createAloneLock, createGuard, systemRuntime } from '@onceward/core'
+import { createGuard } from '@onceward/core'
 import { memoryLeases, toDelivery } from '@onceward/core/memory'
+import { type AloneLock, createAloneLock, systemRuntime } from '@onceward/core/ports'
 import { until } from '@onceward/testing'
 import { silent } from '@onceward/testing/conformance'
 import { afterAll, beforeAll, expect, test } from 'vitest'

@@ -1,4 +1,5 @@
-import { createBatchGuard, eventIdOf, type GuardEvent } from '@onceward/core'
+import { createBatchGuard, type GuardEvent } from '@onceward/core'
+import { eventIdOf } from '@onceward/core/ports'
 import { pgInbox } from '@onceward/postgres/pg'
 import type { PoolClient } from 'pg'
 import { afterAll, beforeEach, expect, test } from 'vitest'

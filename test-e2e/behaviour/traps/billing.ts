@@ -1,5 +1,4 @@
 import {
-  createAloneLock,
   createGuard,
   type Delivery,
   type Guard,
@@ -7,9 +6,9 @@ import {
   type Handler,
   type HandlerContext,
   type InboxGuardOptions,
-  systemRuntime,
 } from '@onceward/core'
 import { toDelivery } from '@onceward/core/memory'
+import { createAloneLock, systemRuntime } from '@onceward/core/ports'
 import { migrate } from '@onceward/postgres'
 import { pgInbox } from '@onceward/postgres/pg'
 import { database } from '@onceward/testing'

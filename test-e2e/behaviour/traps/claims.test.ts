@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { eventIdOf } from '@onceward/core'
+import { eventIdOf } from '@onceward/core/ports'
 import { afterAll, beforeEach, expect, test } from 'vitest'
 import {
   type Billing,

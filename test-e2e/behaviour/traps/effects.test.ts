@@ -1,6 +1,7 @@
-import { eventIdOf, FatalError, type OutcomeRecord } from '@onceward/core'
+import { FatalError, type OutcomeRecord } from '@onceward/core'
 import { portOf } from '@onceward/core/adapter'
 import { toDelivery } from '@onceward/core/memory'
+import { eventIdOf } from '@onceward/core/ports'
 import { afterAll, beforeEach, expect, test } from 'vitest'
 import {
   type Billing,

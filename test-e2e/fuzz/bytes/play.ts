@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 import {
-  type DeadLetter,
   type Delivery,
   FatalError,
   type Guard,
@@ -10,6 +9,7 @@ import {
   type OutcomeRecord,
   type Settlement,
 } from '@onceward/core'
+import type { DeadLetter } from '@onceward/core/ports'
 import { until } from '@onceward/testing'
 import { diceOf } from '../../support/dice.ts'
 import { SECRET } from './bodies.ts'

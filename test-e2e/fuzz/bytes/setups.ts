@@ -1,16 +1,14 @@
 import {
   createGuard,
-  type DeadLetter,
-  type DeadLetterRef,
   type Guard,
   type GuardEvent,
   type Inbox,
   type LeaseStore,
   type Logger,
   type OutcomeRecord,
-  systemRuntime,
 } from '@onceward/core'
 import { memoryInbox } from '@onceward/core/memory'
+import { type DeadLetter, type DeadLetterRef, systemRuntime } from '@onceward/core/ports'
 import { deadLetters, migrate } from '@onceward/postgres'
 import { pgInbox } from '@onceward/postgres/pg'
 import { redisLeases } from '@onceward/redis'

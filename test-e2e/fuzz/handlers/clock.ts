@@ -1,4 +1,5 @@
-import { type EpochMs, type Runtime, systemRuntime } from '@onceward/core'
+import type { EpochMs } from '@onceward/core'
+import { type Runtime, systemRuntime } from '@onceward/core/ports'
 
 /** No case waits for this deadline: a handler that hangs lets it pass. */
 export const DEADLINE_MS = 60_001

@@ -1,4 +1,4 @@
-import type { DeadLetter, DeadLetterRef, EventId } from '@onceward/core'
+import type { DeadLetter, DeadLetterRef, EventId } from '@onceward/core/ports'
 import type { Plan } from '../faults/plan.ts'
 import { type Case, payloadOf } from '../judge/cases.ts'
 import type { Database, History } from '../stores/database.ts'

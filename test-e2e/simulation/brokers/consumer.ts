@@ -1,5 +1,6 @@
-import type { Delivery, Guard, Publish, Settlement } from '@onceward/core'
+import type { Delivery, Guard, Settlement } from '@onceward/core'
 import { type GuardPort, portOf } from '@onceward/core/adapter'
+import type { Publish } from '@onceward/core/ports'
 import type { Audit } from '../judge/audit.ts'
 import type { Bystander } from '../world/bystander.ts'
 import type { Link } from '../world/link.ts'

@@ -1,4 +1,4 @@
-import type { DeadLetter } from '@onceward/core'
+import type { DeadLetter } from '@onceward/core/ports'
 import type { Actor, Scheduler } from '../world/scheduler.ts'
 
 interface PlaceOptions {

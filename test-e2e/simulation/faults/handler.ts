@@ -1,5 +1,6 @@
-import type { EventId, GuardEvent, HandlerContext } from '@onceward/core'
+import type { GuardEvent, HandlerContext } from '@onceward/core'
 import { DeadlineExceededError, FatalError } from '@onceward/core'
+import type { EventId } from '@onceward/core/ports'
 import type { Audit } from '../judge/audit.ts'
 import { type Business, StatementError } from '../stores/transaction.ts'
 import type { Life } from '../world/process.ts'

@@ -1,5 +1,5 @@
-import type { CountedEvent, EventId, Failure } from '@onceward/core'
-import { eventIdOf } from '@onceward/core'
+import type { CountedEvent, EventId, Failure } from '@onceward/core/ports'
+import { eventIdOf } from '@onceward/core/ports'
 import { YOUNG_MS } from '../../../packages/core/src/model/attempt-rules.ts'
 import type { Command, EventState } from '../../../packages/core/src/model/state-machine.ts'
 import { Acks } from '../brokers/acks.ts'

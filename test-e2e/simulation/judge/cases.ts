@@ -1,4 +1,4 @@
-import type { EventId } from '@onceward/core'
+import type { EventId } from '@onceward/core/ports'
 import type { Message } from '../brokers/broker.ts'
 import type { Life } from '../world/process.ts'
 

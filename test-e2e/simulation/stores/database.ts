@@ -1,4 +1,4 @@
-import type { EventId, Runtime } from '@onceward/core'
+import type { EventId, Runtime } from '@onceward/core/ports'
 import { MemoryStore } from '../../../packages/core/src/memory/store.ts'
 import type { Actor, Scheduler } from '../world/scheduler.ts'
 

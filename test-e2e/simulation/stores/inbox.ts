@@ -1,3 +1,5 @@
+import type { Inbox } from '@onceward/core'
+import { StoreUnavailableError } from '@onceward/core'
 import type {
   BeginRequest,
   Begun,
@@ -9,7 +11,6 @@ import type {
   DueEvent,
   Failure,
   IdentifiedEvent,
-  Inbox,
   InboxSession,
   Known,
   OwnerToken,
@@ -21,8 +22,7 @@ import type {
   Runtime,
   SweepStep,
   VerdictAnswer,
-} from '@onceward/core'
-import { StoreUnavailableError } from '@onceward/core'
+} from '@onceward/core/ports'
 import { MemorySession } from '../../../packages/core/src/memory/inbox.ts'
 import type { Audit } from '../judge/audit.ts'
 import type { Link } from '../world/link.ts'

@@ -1,5 +1,6 @@
-import type { EventId, LeaseSession, LeaseStore } from '@onceward/core'
+import type { LeaseStore } from '@onceward/core'
 import { StoreUnavailableError } from '@onceward/core'
+import type { EventId, LeaseSession } from '@onceward/core/ports'
 import {
   type AnswerTo,
   type Command,

@@ -1,4 +1,4 @@
-import type { EventId } from '@onceward/core'
+import type { EventId } from '@onceward/core/ports'
 import type { FailedEventRow, ProcessedEventRow } from '../../../packages/core/src/memory/tables.ts'
 import type { Behaviour, Plan } from '../faults/plan.ts'
 import type { Audit } from '../judge/audit.ts'

@@ -1,3 +1,5 @@
+import type { OncewardError } from '@onceward/core'
+import { CommitUnknownError, StoreUnavailableError } from '@onceward/core'
 import type {
   BeginRequest,
   Begun,
@@ -7,11 +9,9 @@ import type {
   Failure,
   IdentifiedEvent,
   InboxTransaction,
-  OncewardError,
   TransactionStatus,
   VerdictAnswer,
-} from '@onceward/core'
-import { CommitUnknownError, StoreUnavailableError } from '@onceward/core'
+} from '@onceward/core/ports'
 import type { Link } from '../world/link.ts'
 import type { Life } from '../world/process.ts'
 import type { Backend, Database, History } from './database.ts'

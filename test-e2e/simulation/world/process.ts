@@ -1,4 +1,4 @@
-import { createAloneLock, type Runtime } from '@onceward/core'
+import { createAloneLock, type Runtime } from '@onceward/core/ports'
 import type { Dice } from './dice.ts'
 import type { Actor, Scheduler } from './scheduler.ts'
 import { watched } from './watched-lock.ts'

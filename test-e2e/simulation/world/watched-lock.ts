@@ -1,4 +1,4 @@
-import type { AloneLock, Runtime } from '@onceward/core'
+import type { AloneLock, Runtime } from '@onceward/core/ports'
 
 /** Longest wait of an event that must run alone, ms: so long, and no longer, it may hold back the runs behind it. */
 const LONGEST_STALL_MS = 2_000

@@ -1,11 +1,5 @@
-import {
-  createGuard,
-  type DeadLetter,
-  type EventId,
-  type Logger,
-  type Runtime,
-  StoreUnavailableError,
-} from '@onceward/core'
+import { createGuard, type Logger, StoreUnavailableError } from '@onceward/core'
+import type { DeadLetter, EventId, Runtime } from '@onceward/core/ports'
 import { createQueue, type Message, type SimulatedBroker } from '../brokers/broker.ts'
 import { Consumer } from '../brokers/consumer.ts'
 import { DeadLetterPlace } from '../brokers/dead-letter-place.ts'

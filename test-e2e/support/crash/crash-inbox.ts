@@ -1,4 +1,5 @@
-import type { BeginRequest, Inbox, InboxSession } from '@onceward/core'
+import type { Inbox } from '@onceward/core'
+import type { BeginRequest, InboxSession } from '@onceward/core/ports'
 import { withReplacedMethods } from './with-replaced-methods.ts'
 
 /** Where a crash point hooks in: the port that every inbox implements. */

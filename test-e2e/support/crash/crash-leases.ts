@@ -1,4 +1,5 @@
-import { eventIdOf, type LeaseSession, type LeaseStore } from '@onceward/core'
+import type { LeaseStore } from '@onceward/core'
+import { eventIdOf, type LeaseSession } from '@onceward/core/ports'
 import { redisLeases } from '@onceward/redis'
 import { Redis } from 'ioredis'
 import type { WorkerConfig } from '../workers/protocol.ts'

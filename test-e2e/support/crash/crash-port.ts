@@ -1,5 +1,6 @@
-import type { Delivery, Publish, Settlement } from '@onceward/core'
+import type { Delivery, Settlement } from '@onceward/core'
 import { attachPort, type Guard, type GuardPort, portOf } from '@onceward/core/adapter'
+import type { Publish } from '@onceward/core/ports'
 import type { CrashPoint, Order, Word } from '../workers/protocol.ts'
 import type { Crashes } from './crash.ts'
 import { withReplacedMethods } from './with-replaced-methods.ts'

@@ -1,4 +1,4 @@
-import { type Runtime, systemRuntime } from '@onceward/core'
+import { type Runtime, systemRuntime } from '@onceward/core/ports'
 import type { WorkerConfig } from './protocol.ts'
 
 /** The runtime of a worker, with a wrong wall clock and a fixed `random()` if the test wants that. */

@@ -1,4 +1,4 @@
-import { systemRuntime } from '@onceward/core'
+import { systemRuntime } from '@onceward/core/ports'
 import { turn } from '@onceward/testing/adapter'
 import { expect, test } from 'vitest'
 import { message, RecordingChannel, RecordingConnection } from '../fixtures/recording-channel.ts'

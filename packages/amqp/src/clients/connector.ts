@@ -1,5 +1,5 @@
-import type { Runtime } from '@onceward/core'
 import { CallTimeoutError, endsWithin, withTimeout } from '@onceward/core/adapter'
+import type { Runtime } from '@onceward/core/ports'
 import type { AmqpChannel, AmqpConfirmChannel, AmqpConnection } from '../client.ts'
 import { classifyError, isConnectionClosed, PublishError } from '../errors.ts'
 import { listenTo } from './listeners.ts'

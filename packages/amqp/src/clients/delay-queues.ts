@@ -1,5 +1,5 @@
-import type { Runtime } from '@onceward/core'
 import { withTimeout } from '@onceward/core/adapter'
+import type { Runtime } from '@onceward/core/ports'
 import { PublishError, UnroutableError } from '../errors.ts'
 import { levelQueue } from '../topology.ts'
 import { exists, type OpenChannel } from './calls.ts'

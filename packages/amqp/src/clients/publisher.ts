@@ -1,5 +1,5 @@
-import type { Runtime } from '@onceward/core'
 import { endsWithin, withTimeout } from '@onceward/core/adapter'
+import type { Runtime } from '@onceward/core/ports'
 import type { Options } from 'amqplib'
 import type { AmqpConfirmChannel } from '../client.ts'
 import { classifyError, PublishError } from '../errors.ts'

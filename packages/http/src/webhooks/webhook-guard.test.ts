@@ -1,11 +1,6 @@
-import {
-  ConfigurationError,
-  type EpochMs,
-  type Logger,
-  type OutcomeRecord,
-  systemRuntime,
-} from '@onceward/core'
+import { ConfigurationError, type EpochMs, type Logger, type OutcomeRecord } from '@onceward/core'
 import { memoryInbox } from '@onceward/core/memory'
+import { systemRuntime } from '@onceward/core/ports'
 import { describe, expect, test, vi } from 'vitest'
 import { shown } from '../fixtures/charges.ts'
 import { FRAMEWORKS, serve } from '../fixtures/servers.ts'

@@ -1,5 +1,6 @@
-import { type CommonOptions, systemRuntime } from '@onceward/core'
+import type { CommonOptions } from '@onceward/core'
 import { type KnownNames, quoted, refuseProblems, refuseUnknownNames } from '@onceward/core/adapter'
+import { systemRuntime } from '@onceward/core/ports'
 import { problem, type Refused, statusOnly } from '../answer/outcome.ts'
 import { HttpProblem } from '../answer/problem.ts'
 import { type HttpGuard, makeHttpGuard, ofCaller } from '../http-guard.ts'

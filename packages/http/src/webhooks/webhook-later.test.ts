@@ -1,10 +1,6 @@
-import {
-  ConfigurationError,
-  FatalError,
-  type InboxSession,
-  StoreUnavailableError,
-} from '@onceward/core'
+import { ConfigurationError, FatalError, StoreUnavailableError } from '@onceward/core'
 import { type MemoryInbox, memoryInbox, memoryLeases } from '@onceward/core/memory'
+import type { InboxSession } from '@onceward/core/ports'
 import { until } from '@onceward/testing'
 import { turn } from '@onceward/testing/adapter'
 import { describe, expect, test, vi } from 'vitest'

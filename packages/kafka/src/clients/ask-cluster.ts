@@ -1,5 +1,5 @@
-import type { Runtime } from '@onceward/core'
 import { endsWithin, withTimeout } from '@onceward/core/adapter'
+import type { Runtime } from '@onceward/core/ports'
 import type { KafkaAdmin, KafkaClient } from '../client.ts'
 import { classifyError, deniesTopic } from '../errors.ts'
 import { withCluster } from './group.ts'

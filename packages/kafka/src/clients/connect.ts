@@ -1,5 +1,5 @@
-import type { Runtime } from '@onceward/core'
 import { answerWithin, CallTimeoutError, endsWithin, LATE } from '@onceward/core/adapter'
+import type { Runtime } from '@onceward/core/ports'
 import type { Consumer } from 'kafkajs'
 
 export interface ConnectLimits {

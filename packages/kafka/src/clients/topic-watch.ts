@@ -1,4 +1,5 @@
-import type { Logger, Runtime } from '@onceward/core'
+import type { Logger } from '@onceward/core'
+import type { Runtime } from '@onceward/core/ports'
 import type { Cluster } from 'kafkajs'
 import { classifyError } from '../errors.ts'
 import { matches } from './matches.ts'

@@ -1,5 +1,5 @@
-import type { Runtime } from '@onceward/core'
 import { CallTimeoutError } from '@onceward/core/adapter'
+import type { Runtime } from '@onceward/core/ports'
 import type { ConsumerSettings } from '../options.ts'
 
 /** The default of kafkajs. */

@@ -1,5 +1,6 @@
-import { createGuard, eventIdOf, FatalError } from '@onceward/core'
+import { createGuard, FatalError } from '@onceward/core'
 import { toDelivery } from '@onceward/core/memory'
+import { eventIdOf } from '@onceward/core/ports'
 import { postgresLeases } from '@onceward/postgres'
 import { silent } from '@onceward/testing/conformance'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'

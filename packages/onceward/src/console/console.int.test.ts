@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
-import { eventIdOf } from '@onceward/core'
+import { eventIdOf } from '@onceward/core/ports'
 import { postgres, skipped } from '@onceward/testing'
 import type { Browser, Page } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'

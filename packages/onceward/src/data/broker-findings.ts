@@ -1,5 +1,5 @@
-import { DEFAULTS } from '@onceward/core'
 import type { Findings, GuardSettings } from '@onceward/core/adapter'
+import { DEFAULTS } from '@onceward/core/ports'
 import { usage } from '../failure.ts'
 import { spanMs } from '../span.ts'
 import type { NamedBroker } from './broker-address.ts'

@@ -1,10 +1,11 @@
-import { ConfigurationError, systemRuntime } from '@onceward/core'
+import { ConfigurationError } from '@onceward/core'
 import {
   messageOf,
   type OperateBroker,
   type OperatedBroker,
   withTimeout,
 } from '@onceward/core/adapter'
+import { systemRuntime } from '@onceward/core/ports'
 import { Failure, usage } from '../failure.ts'
 import type { BrokerName, NamedBroker } from './broker-address.ts'
 

@@ -1,5 +1,5 @@
-import { systemRuntime } from '@onceward/core'
 import { answerWithin, LATE, messageOf } from '@onceward/core/adapter'
+import { systemRuntime } from '@onceward/core/ports'
 import { quotedSchema } from '@onceward/postgres/operator'
 import pg from 'pg'
 import { Failure, toFailure, usage } from '../failure.ts'

@@ -1,4 +1,4 @@
-import { eventIdOf } from '@onceward/core'
+import { eventIdOf } from '@onceward/core/ports'
 import { unescapeText } from '@onceward/postgres/operator'
 import type { InspectedEvent } from '@onceward/redis/operator'
 import { Failure, usage } from '../failure.ts'

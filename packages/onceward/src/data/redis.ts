@@ -1,4 +1,4 @@
-import type { EventId } from '@onceward/core'
+import type { EventId } from '@onceward/core/ports'
 import { identityQuery } from '@onceward/postgres/operator'
 import { type InspectedEvent, inspectEvent } from '@onceward/redis/operator'
 import { Redis } from 'ioredis'

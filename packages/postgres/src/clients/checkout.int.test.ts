@@ -1,4 +1,5 @@
-import { StoreUnavailableError, systemRuntime } from '@onceward/core'
+import { StoreUnavailableError } from '@onceward/core'
+import { systemRuntime } from '@onceward/core/ports'
 import { database, until } from '@onceward/testing'
 import { fresh, newEvent } from '@onceward/testing/conformance'
 import type pg from 'pg'

@@ -1,5 +1,6 @@
-import { type Runtime, StoreUnavailableError } from '@onceward/core'
+import { StoreUnavailableError } from '@onceward/core'
 import { answerWithin, endsWithin, LATE } from '@onceward/core/adapter'
+import type { Runtime } from '@onceward/core/ports'
 import { CompiledQuery, type DatabaseConnection, type Kysely } from 'kysely'
 import type { Connection as Wire } from 'pg'
 import { MOST_CONNECTIONS } from '../driver/repeat.ts'

@@ -1,4 +1,4 @@
-import { systemRuntime } from '@onceward/core'
+import { systemRuntime } from '@onceward/core/ports'
 import { database, until } from '@onceward/testing'
 import { Kysely, PostgresDialect } from 'kysely'
 import pg from 'pg'

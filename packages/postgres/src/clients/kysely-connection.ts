@@ -1,5 +1,6 @@
-import type { OncewardError, TransactionStatus } from '@onceward/core'
+import type { OncewardError } from '@onceward/core'
 import { answerWithin, endsWithin, LATE } from '@onceward/core/adapter'
+import type { TransactionStatus } from '@onceward/core/ports'
 import { CompiledQuery, type QueryResult, type Transaction } from 'kysely'
 import type { Connection as Wire } from 'pg'
 import type { HeldConnection, SendAnswer } from '../driver/held-connection.ts'

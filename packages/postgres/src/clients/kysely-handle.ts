@@ -1,4 +1,4 @@
-import type { TransactionStatus } from '@onceward/core'
+import type { TransactionStatus } from '@onceward/core/ports'
 import {
   type CompiledQuery,
   type ConnectionProvider,

@@ -1,5 +1,6 @@
-import { ConfigurationError, type Runtime, StoreUnavailableError } from '@onceward/core'
+import { ConfigurationError, StoreUnavailableError } from '@onceward/core'
 import { answerWithin, LATE } from '@onceward/core/adapter'
+import type { Runtime } from '@onceward/core/ports'
 import type { Pool, PoolClient } from 'pg'
 import { surviveLoss, survivePoolLosses } from './pg-events.ts'
 

@@ -3,9 +3,9 @@ import {
   createGuard,
   type Delivery,
   StoreUnavailableError,
-  systemRuntime,
 } from '@onceward/core'
 import { portOf } from '@onceward/core/adapter'
+import { systemRuntime } from '@onceward/core/ports'
 import { database } from '@onceward/testing'
 import { Pool, type PoolClient } from 'pg'
 import { expect, test, vi } from 'vitest'

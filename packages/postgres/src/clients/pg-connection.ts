@@ -1,5 +1,6 @@
-import type { ConfigurationError, OncewardError, Runtime, TransactionStatus } from '@onceward/core'
+import type { ConfigurationError, OncewardError } from '@onceward/core'
 import { endsWithin, LATE } from '@onceward/core/adapter'
+import type { Runtime, TransactionStatus } from '@onceward/core/ports'
 import type { Pool, PoolClient } from 'pg'
 import type { QueryAnswer } from '../driver/driver.ts'
 import type { HeldConnection, SendAnswer } from '../driver/held-connection.ts'

@@ -1,5 +1,5 @@
-import type { ConsumerRegistration } from '@onceward/core'
 import { hasMethod } from '@onceward/core/adapter'
+import type { ConsumerRegistration } from '@onceward/core/ports'
 import pg from 'pg'
 import { SPARE_CONNECTIONS } from '../driver/pool-slots.ts'
 

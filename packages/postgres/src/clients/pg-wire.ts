@@ -1,4 +1,4 @@
-import type { TransactionStatus } from '@onceward/core'
+import type { TransactionStatus } from '@onceward/core/ports'
 import type { Connection } from 'pg'
 
 /** What onceward learns about one connection of pg from its protocol messages. */

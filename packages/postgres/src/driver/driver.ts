@@ -1,4 +1,4 @@
-import type { BeginRequest, Begun, PoolUse, Runtime } from '@onceward/core'
+import type { BeginRequest, Begun, PoolUse, Runtime } from '@onceward/core/ports'
 import type { Statements } from '../statements/index.ts'
 
 /** Rows as the driver returns them. Statements cast columns to `text`, because users may install other type parsers. */

@@ -1,5 +1,6 @@
-import type { OncewardError, TransactionStatus } from '@onceward/core'
+import type { OncewardError } from '@onceward/core'
 import type { LATE } from '@onceward/core/adapter'
+import type { TransactionStatus } from '@onceward/core/ports'
 import type { QueryAnswer } from './driver.ts'
 
 /** The answer of the last of several statements, with its command tag. */

@@ -1,4 +1,5 @@
-import { StoreUnavailableError, systemRuntime } from '@onceward/core'
+import { StoreUnavailableError } from '@onceward/core'
+import { systemRuntime } from '@onceward/core/ports'
 import pg from 'pg'
 import { describe, expect, it } from 'vitest'
 import { gateOf, SPARE_CONNECTIONS, sizeOf } from './pool-slots.ts'

@@ -1,5 +1,6 @@
-import { type Runtime, StoreUnavailableError } from '@onceward/core'
+import { StoreUnavailableError } from '@onceward/core'
 import { createSemaphore, type Release } from '@onceward/core/adapter'
+import type { Runtime } from '@onceward/core/ports'
 
 /** Connections of a pool that business transactions leave to counts, dead letters, the poller and cancels. */
 export const SPARE_CONNECTIONS = 2

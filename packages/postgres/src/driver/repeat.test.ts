@@ -1,4 +1,5 @@
-import { StoreUnavailableError, systemRuntime } from '@onceward/core'
+import { StoreUnavailableError } from '@onceward/core'
+import { systemRuntime } from '@onceward/core/ports'
 import { expect, test } from 'vitest'
 import { repeated } from './repeat.ts'
 

@@ -1,5 +1,5 @@
-import type { Runtime } from '@onceward/core'
 import { pauseMs } from '@onceward/core/adapter'
+import type { Runtime } from '@onceward/core/ports'
 import { diagnose, isLeftUnfit, isRacingReindex } from '../errors.ts'
 
 /**

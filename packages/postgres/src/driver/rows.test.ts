@@ -1,4 +1,4 @@
-import type { EventKey } from '@onceward/core'
+import type { EventKey } from '@onceward/core/ports'
 import { newEvent } from '@onceward/testing/conformance'
 import { expect, test } from 'vitest'
 import { answers, eventParameter, idArray, one, texts } from './rows.ts'

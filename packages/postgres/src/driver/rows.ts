@@ -1,4 +1,4 @@
-import type { IdentifiedEvent } from '@onceward/core'
+import type { IdentifiedEvent } from '@onceward/core/ports'
 import type { Statements } from '../statements/index.ts'
 import { escapeText } from '../statements/text-columns.ts'
 import type { Connection, Driver, QueryAnswer } from './driver.ts'

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
-import { type InboxSession, StoreUnavailableError } from '@onceward/core'
+import { StoreUnavailableError } from '@onceward/core'
+import type { InboxSession } from '@onceward/core/ports'
 import { database, until } from '@onceward/testing'
 import { fresh, newDelivery, newEvent } from '@onceward/testing/conformance'
 import type pg from 'pg'

@@ -1,5 +1,6 @@
-import { type Runtime, StoreUnavailableError } from '@onceward/core'
+import { StoreUnavailableError } from '@onceward/core'
 import { answerWithin, LATE } from '@onceward/core/adapter'
+import type { Runtime } from '@onceward/core/ports'
 import { endsSession, toStoreError } from '../errors.ts'
 import type { Connection, Driver, QueryAnswer } from './driver.ts'
 import type { PoolGate } from './pool-slots.ts'

@@ -1,16 +1,15 @@
 import { randomUUID } from 'node:crypto'
+import type { DeadLetterReason, Json } from '@onceward/core'
+import { decideCount } from '@onceward/core/adapter'
 import type {
   CountAnswer,
   CountedEvent,
-  DeadLetterReason,
   EventId,
   Fingerprint,
   IdentifiedEvent,
-  Json,
   Known,
   OwnerToken,
-} from '@onceward/core'
-import { decideCount } from '@onceward/core/adapter'
+} from '@onceward/core/ports'
 import type { Connection } from '../driver/driver.ts'
 import {
   answers,

@@ -1,4 +1,5 @@
-import type { DeadLetterRef, Delivery } from '@onceward/core'
+import type { Delivery } from '@onceward/core'
+import type { DeadLetterRef } from '@onceward/core/ports'
 import type { Connection, QueryAnswer } from '../driver/driver.ts'
 import { answers, type StoringContext, texts } from '../driver/rows.ts'
 import type { DeadLetterRow } from '../statements/dead-letters.ts'

@@ -1,4 +1,5 @@
-import type { DoneEvent, EventId, Fingerprint, IdentifiedEvent, Json } from '@onceward/core'
+import type { Json } from '@onceward/core'
+import type { DoneEvent, EventId, Fingerprint, IdentifiedEvent } from '@onceward/core/ports'
 import type { QueryAnswer } from '../driver/driver.ts'
 import { answers, type ConsumerContext, idArray } from '../driver/rows.ts'
 import { inline } from '../driver/sql-literal.ts'

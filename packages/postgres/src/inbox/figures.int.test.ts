@@ -1,4 +1,4 @@
-import { systemRuntime } from '@onceward/core'
+import { systemRuntime } from '@onceward/core/ports'
 import { newDelivery, newEvent, registration, Steps } from '@onceward/testing/conformance'
 import pg from 'pg'
 import { afterAll, beforeAll, expect, it } from 'vitest'

@@ -1,4 +1,4 @@
-import type { InboxFigures } from '@onceward/core'
+import type { InboxFigures } from '@onceward/core/ports'
 import { type ConsumerContext, one } from '../driver/rows.ts'
 
 type Row = Omit<InboxFigures, 'parkedForMs'> & { readonly parkedForMs: number | null }

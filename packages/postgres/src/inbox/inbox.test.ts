@@ -1,4 +1,5 @@
-import { ConfigurationError, type ConsumerRegistration, systemRuntime } from '@onceward/core'
+import { ConfigurationError } from '@onceward/core'
+import { type ConsumerRegistration, systemRuntime } from '@onceward/core/ports'
 import { newEvent, registration } from '@onceward/testing/conformance'
 import { describe, expect, it } from 'vitest'
 import type { Driver } from '../driver/driver.ts'

@@ -1,4 +1,4 @@
-import type { MessageCounts } from '@onceward/core'
+import type { MessageCounts } from '@onceward/core/ports'
 import { type ConsumerContext, texts } from '../driver/rows.ts'
 import { refusedId } from './refused-messages.ts'
 

@@ -1,4 +1,4 @@
-import { systemRuntime } from '@onceward/core'
+import { systemRuntime } from '@onceward/core/ports'
 import { database, until } from '@onceward/testing'
 import { type InboxUnderTest, inboxModel } from '@onceward/testing/conformance'
 import pg from 'pg'

@@ -1,5 +1,6 @@
-import { createGuard, FatalError, type Guard, type IdentifiedEvent } from '@onceward/core'
+import { createGuard, FatalError, type Guard } from '@onceward/core'
 import { portOf } from '@onceward/core/adapter'
+import type { IdentifiedEvent } from '@onceward/core/ports'
 import { until } from '@onceward/testing'
 import { newDelivery, newEvent, silent } from '@onceward/testing/conformance'
 import { afterEach, beforeEach, expect, it } from 'vitest'

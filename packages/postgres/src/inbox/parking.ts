@@ -1,5 +1,5 @@
-import type { IdentifiedEvent, ParkAnswer } from '@onceward/core'
 import { isConflict } from '@onceward/core/adapter'
+import type { IdentifiedEvent, ParkAnswer } from '@onceward/core/ports'
 import type { Connection } from '../driver/driver.ts'
 import { answers, eventParameter, idArray, type StoringContext, texts } from '../driver/rows.ts'
 import { sqlState } from '../errors.ts'

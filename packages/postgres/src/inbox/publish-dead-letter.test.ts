@@ -1,4 +1,4 @@
-import type { DeadLetterRef } from '@onceward/core'
+import type { DeadLetterRef } from '@onceward/core/ports'
 import { newDelivery, newEvent } from '@onceward/testing/conformance'
 import { describe, expect, it } from 'vitest'
 import { scriptedDriver, statements } from '../fixtures/scripted-driver.ts'

@@ -1,8 +1,7 @@
+import type { DeadLetterReason, Delivery } from '@onceward/core'
 import type {
   DeadLetter,
-  DeadLetterReason,
   DeadLetterRef,
-  Delivery,
   DueEvent,
   EventId,
   EventKey,
@@ -12,7 +11,7 @@ import type {
   PublishingRight,
   Runtime,
   VerdictAnswer,
-} from '@onceward/core'
+} from '@onceward/core/ports'
 import {
   answers,
   type ConsumerContext,

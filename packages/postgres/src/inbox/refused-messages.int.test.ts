@@ -1,4 +1,4 @@
-import type { DeadLetterRef } from '@onceward/core'
+import type { DeadLetterRef } from '@onceward/core/ports'
 import { until } from '@onceward/testing'
 import { newDelivery, RIGHT_MS } from '@onceward/testing/conformance'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'

@@ -1,5 +1,6 @@
-import type { DeadLetterRef, Delivery, Refusal } from '@onceward/core'
+import type { Delivery } from '@onceward/core'
 import { messageHash } from '@onceward/core/adapter'
+import type { DeadLetterRef, Refusal } from '@onceward/core/ports'
 import type { ConsumerContext, StoringContext } from '../driver/rows.ts'
 import { storeDelivery } from '../statements/delivery-columns.ts'
 import { escapeLooseKey, toErrorText } from '../statements/text-columns.ts'

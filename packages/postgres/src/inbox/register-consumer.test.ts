@@ -1,4 +1,4 @@
-import { type ConsumerRegistration, systemRuntime } from '@onceward/core'
+import { type ConsumerRegistration, systemRuntime } from '@onceward/core/ports'
 import { registration } from '@onceward/testing/conformance'
 import { expect, test } from 'vitest'
 import { type Asked, scriptedDriver, statements } from '../fixtures/scripted-driver.ts'

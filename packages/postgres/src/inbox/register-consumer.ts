@@ -1,4 +1,5 @@
-import { ConfigurationError, type ConsumerRegistration } from '@onceward/core'
+import { ConfigurationError } from '@onceward/core'
+import type { ConsumerRegistration } from '@onceward/core/ports'
 import type { Driver } from '../driver/driver.ts'
 import { SPARE_CONNECTIONS } from '../driver/pool-slots.ts'
 import { answers } from '../driver/rows.ts'

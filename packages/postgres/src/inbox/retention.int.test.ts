@@ -1,4 +1,4 @@
-import { systemRuntime } from '@onceward/core'
+import { systemRuntime } from '@onceward/core/ports'
 import { pgbouncer, postgres, skipped } from '@onceward/testing'
 import { counted, fresh, newDelivery, newEvent, registration } from '@onceward/testing/conformance'
 import pg from 'pg'

@@ -1,4 +1,4 @@
-import type { ConsumerRegistration, SweepStep } from '@onceward/core'
+import type { ConsumerRegistration, SweepStep } from '@onceward/core/ports'
 import type { Connection } from '../driver/driver.ts'
 import { type ConsumerContext, one, texts } from '../driver/rows.ts'
 import { sqlState } from '../errors.ts'

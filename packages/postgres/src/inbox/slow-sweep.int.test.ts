@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { systemRuntime } from '@onceward/core'
+import { systemRuntime } from '@onceward/core/ports'
 import { registration } from '@onceward/testing/conformance'
 import pg from 'pg'
 import { afterEach, beforeEach, expect, it } from 'vitest'

@@ -1,4 +1,5 @@
-import { type EpochMs, type Runtime, systemRuntime } from '@onceward/core'
+import type { EpochMs } from '@onceward/core'
+import { type Runtime, systemRuntime } from '@onceward/core/ports'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { type TestInbox, testInbox } from '../fixtures/inbox.ts'
 

@@ -1,4 +1,4 @@
-import type { Runtime } from '@onceward/core'
+import type { Runtime } from '@onceward/core/ports'
 
 /** What the server says at the beginning of a step. */
 export interface SweepTime {

@@ -1,4 +1,4 @@
-import type { DeadLetterRef } from '@onceward/core'
+import type { DeadLetterRef } from '@onceward/core/ports'
 import { newDelivery, newEvent, Steps } from '@onceward/testing/conformance'
 import type pg from 'pg'
 import { afterEach, beforeEach, expect, it } from 'vitest'

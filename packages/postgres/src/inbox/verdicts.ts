@@ -1,4 +1,4 @@
-import type { Burial, EventId, Failure, Release, VerdictAnswer } from '@onceward/core'
+import type { Burial, EventId, Failure, Release, VerdictAnswer } from '@onceward/core/ports'
 import type { Connection, QueryAnswer } from '../driver/driver.ts'
 import { type ConsumerContext, eventParameter, type StoringContext, texts } from '../driver/rows.ts'
 import { sqlState } from '../errors.ts'

@@ -1,4 +1,4 @@
-import type { EventId } from '@onceward/core'
+import type { EventId } from '@onceward/core/ports'
 import { until } from '@onceward/testing'
 import { newDelivery, newEvent, RIGHT_MS } from '@onceward/testing/conformance'
 import pg from 'pg'

@@ -1,4 +1,4 @@
-import type { DeadLetterRef, Refusal } from '@onceward/core'
+import type { DeadLetterRef, Refusal } from '@onceward/core/ports'
 import { counted, fresh, newDelivery, newEvent, RIGHT_MS } from '@onceward/testing/conformance'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { all, newEvents, type TestInbox, testInbox } from '../fixtures/inbox.ts'

@@ -1,5 +1,6 @@
-import { ConfigurationError, type DeadLetter, type Delivery } from '@onceward/core'
+import { ConfigurationError, type Delivery } from '@onceward/core'
 import { refuseUnknownNames } from '@onceward/core/adapter'
+import type { DeadLetter } from '@onceward/core/ports'
 import { inTransaction, type PoolLike, refuseNoPool } from '../client.ts'
 import { answers, texts } from '../driver/rows.ts'
 import { readNamed, readStored, UnreadableError } from '../inbox/bodies.ts'

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto'
-import { ConfigurationError, StoreUnavailableError, systemRuntime } from '@onceward/core'
+import { ConfigurationError, StoreUnavailableError } from '@onceward/core'
+import { systemRuntime } from '@onceward/core/ports'
 import { database, postgres } from '@onceward/testing'
 import { hotStandby } from '@onceward/testing/adapter'
 import { fresh, newClaim, newEvent, registration, Steps } from '@onceward/testing/conformance'

@@ -1,4 +1,5 @@
-import { ConfigurationError, type DeadLetterRef, type Delivery } from '@onceward/core'
+import { ConfigurationError, type Delivery } from '@onceward/core'
+import type { DeadLetterRef } from '@onceward/core/ports'
 import { counted, newDelivery, newEvent } from '@onceward/testing/conformance'
 import { afterEach, beforeEach, describe, expect, it, test } from 'vitest'
 import { all, type TestInbox, testInbox } from '../fixtures/inbox.ts'

@@ -1,10 +1,5 @@
-import {
-  ConfigurationError,
-  type DeadLetterRef,
-  type Delivery,
-  type EventKey,
-  type Refusal,
-} from '@onceward/core'
+import { ConfigurationError, type Delivery } from '@onceward/core'
+import type { DeadLetterRef, EventKey, Refusal } from '@onceward/core/ports'
 import { counted, newDelivery, newEvent } from '@onceward/testing/conformance'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { all, type TestInbox, testInbox } from '../fixtures/inbox.ts'

@@ -1,11 +1,7 @@
 import { randomUUID } from 'node:crypto'
-import {
-  ConfigurationError,
-  type Delivery,
-  type DeliverySource,
-  systemRuntime,
-} from '@onceward/core'
+import { ConfigurationError, type Delivery, type DeliverySource } from '@onceward/core'
 import { messageOf, withTimeout } from '@onceward/core/adapter'
+import { systemRuntime } from '@onceward/core/ports'
 import { inTransaction } from '../client.ts'
 import { texts } from '../driver/rows.ts'
 import { readNamed, readStored } from '../inbox/bodies.ts'

@@ -1,4 +1,5 @@
-import { type Logger, systemRuntime } from '@onceward/core'
+import type { Logger } from '@onceward/core'
+import { systemRuntime } from '@onceward/core/ports'
 import { inTransaction, type PoolClientLike, type PoolLike } from '../client.ts'
 import type { Connection } from '../driver/driver.ts'
 import { one } from '../driver/rows.ts'

@@ -1,4 +1,5 @@
-import { ConfigurationError, systemRuntime } from '@onceward/core'
+import { ConfigurationError } from '@onceward/core'
+import { systemRuntime } from '@onceward/core/ports'
 import { fresh, newEvent, registration } from '@onceward/testing/conformance'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type TestInbox, testInbox } from '../fixtures/inbox.ts'

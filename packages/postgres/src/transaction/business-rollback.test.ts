@@ -1,5 +1,6 @@
-import { type OwnerToken, RetryableError, StoreUnavailableError } from '@onceward/core'
+import { RetryableError, StoreUnavailableError } from '@onceward/core'
 import { LATE } from '@onceward/core/adapter'
+import type { OwnerToken } from '@onceward/core/ports'
 import { newEvent } from '@onceward/testing/conformance'
 import { describe, expect, test } from 'vitest'
 import { type Given, scriptedTransaction } from '../fixtures/scripted-connection.ts'

@@ -1,18 +1,20 @@
 import {
-  type Commit,
-  type CommitAnswer,
   CommitUnknownError,
   type DeadlineExceededError,
-  type Failure,
-  type IdentifiedEvent,
-  type InboxTransaction,
   type OncewardError,
   RetryableError,
   StoreUnavailableError,
-  type TransactionStatus,
-  type VerdictAnswer,
 } from '@onceward/core'
 import { answerWithin, LATE, SWALLOWED_STATEMENT } from '@onceward/core/adapter'
+import type {
+  Commit,
+  CommitAnswer,
+  Failure,
+  IdentifiedEvent,
+  InboxTransaction,
+  TransactionStatus,
+  VerdictAnswer,
+} from '@onceward/core/ports'
 import type { BeginContext, Driver } from '../driver/driver.ts'
 import type { HeldConnection, SendAnswer } from '../driver/held-connection.ts'
 import { idArray } from '../driver/rows.ts'

@@ -1,4 +1,4 @@
-import { systemRuntime } from '@onceward/core'
+import { systemRuntime } from '@onceward/core/ports'
 import { counted, fresh, newEvent, strangeToken } from '@onceward/testing/conformance'
 import { describe, expect, it } from 'vitest'
 import { settingMs } from '../driver/session-settings.ts'

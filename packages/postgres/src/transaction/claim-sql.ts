@@ -1,4 +1,4 @@
-import type { BeginClaim, CountedEvent, IdentifiedEvent } from '@onceward/core'
+import type { BeginClaim, CountedEvent, IdentifiedEvent } from '@onceward/core/ports'
 import {
   DURABLE,
   isAtMost,

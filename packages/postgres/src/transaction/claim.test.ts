@@ -1,4 +1,4 @@
-import { type BeginRequest, type OwnerToken, systemRuntime as runtime } from '@onceward/core'
+import { type BeginRequest, type OwnerToken, systemRuntime as runtime } from '@onceward/core/ports'
 import { fresh, newEvent } from '@onceward/testing/conformance'
 import { expect, it } from 'vitest'
 import { slotRequest } from './claim.ts'

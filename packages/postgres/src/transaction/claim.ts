@@ -1,5 +1,5 @@
-import type { BeginClaim, BeginRequest, Begun, EventId, Runtime } from '@onceward/core'
 import { LATE } from '@onceward/core/adapter'
+import type { BeginClaim, BeginRequest, Begun, EventId, Runtime } from '@onceward/core/ports'
 import type { BeginContext } from '../driver/driver.ts'
 import type { HeldConnection } from '../driver/held-connection.ts'
 import type { SlotRequest } from '../driver/pool-slots.ts'

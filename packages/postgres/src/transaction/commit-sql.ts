@@ -1,4 +1,4 @@
-import type { Commit } from '@onceward/core'
+import type { Commit } from '@onceward/core/ports'
 import {
   DURABLE_IF_OFF,
   durableText,

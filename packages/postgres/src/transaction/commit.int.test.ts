@@ -1,10 +1,10 @@
+import { CommitUnknownError } from '@onceward/core'
 import {
   type CommitAnswer,
-  CommitUnknownError,
   type EventId,
   type IdentifiedEvent,
   systemRuntime,
-} from '@onceward/core'
+} from '@onceward/core/ports'
 import { database, proxy, swallowReplyTo, type TcpProxy, until } from '@onceward/testing'
 import { fresh, newEvent } from '@onceward/testing/conformance'
 import pg from 'pg'

@@ -1,9 +1,5 @@
-import {
-  ConfigurationError,
-  type EventId,
-  RetryableError,
-  StoreUnavailableError,
-} from '@onceward/core'
+import { ConfigurationError, RetryableError, StoreUnavailableError } from '@onceward/core'
+import type { EventId } from '@onceward/core/ports'
 import { database } from '@onceward/testing'
 import { fresh, newEvent } from '@onceward/testing/conformance'
 import pg from 'pg'

@@ -5,8 +5,8 @@ import {
   ReceiveMessageCommand,
   SendMessageCommand,
 } from '@aws-sdk/client-sqs'
-import type { Runtime } from '@onceward/core'
 import { CallTimeoutError, isError, refuseUnfitClient } from '@onceward/core/adapter'
+import type { Runtime } from '@onceward/core/ports'
 import type { RefusedEntry, SqsApi, SqsClient } from '../client.ts'
 import { receiveAttributes } from '../options.ts'
 import { longestPollMs } from './answer-limit.ts'

@@ -1,4 +1,4 @@
-import type { Runtime } from '@onceward/core'
+import type { Runtime } from '@onceward/core/ports'
 import { ENTRIES, type RefusedEntry } from '../client.ts'
 import { classifyError } from '../errors.ts'
 

@@ -1,4 +1,4 @@
-import { createAloneLock, type Runtime, systemRuntime } from '@onceward/core'
+import { createAloneLock, type Runtime, systemRuntime } from '@onceward/core/ports'
 
 interface Timer {
   readonly atMs: number

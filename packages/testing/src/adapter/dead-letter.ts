@@ -1,4 +1,5 @@
-import type { DeadLetter, Delivery } from '@onceward/core'
+import type { Delivery } from '@onceward/core'
+import type { DeadLetter } from '@onceward/core/ports'
 
 /** A message that is dead after one attempt, except for what the test sets. */
 export function deadLetterOf(delivery: Delivery, over: Partial<DeadLetter> = {}): DeadLetter {

@@ -1,4 +1,4 @@
-import type { DeadLetter, EventKey, Fingerprint } from '@onceward/core'
+import type { DeadLetter, EventKey, Fingerprint } from '@onceward/core/ports'
 import { describe, expect, it } from 'vitest'
 import {
   counted,

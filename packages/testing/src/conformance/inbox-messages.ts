@@ -1,4 +1,5 @@
-import type { Delivery, InboxSession, MessageCounts } from '@onceward/core'
+import type { Delivery } from '@onceward/core'
+import type { InboxSession, MessageCounts } from '@onceward/core/ports'
 import { describe, expect, it } from 'vitest'
 import { newDelivery, type Open, registration } from './inbox-under-test.ts'
 

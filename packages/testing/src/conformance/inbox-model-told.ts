@@ -9,7 +9,7 @@ import type {
   InboxSession,
   InboxTransaction,
   OwnerToken,
-} from '@onceward/core'
+} from '@onceward/core/ports'
 import { assertSame } from './inbox-model-answers.ts'
 import type { Step } from './inbox-model-steps.ts'
 import { type InboxUnderTest, newEvent, RIGHT_MS, strangeToken } from './inbox-under-test.ts'

@@ -1,5 +1,5 @@
-import { type InboxSession, type Runtime, systemRuntime } from '@onceward/core'
 import { memoryInbox } from '@onceward/core/memory'
+import { type InboxSession, type Runtime, systemRuntime } from '@onceward/core/ports'
 import fc from 'fast-check'
 import { it } from 'vitest'
 import { type Step, stories } from './inbox-model-steps.ts'

@@ -1,4 +1,4 @@
-import type { DeadLetterRef, InboxSession, OwnerToken } from '@onceward/core'
+import type { DeadLetterRef, InboxSession, OwnerToken } from '@onceward/core/ports'
 import { describe, expect, it } from 'vitest'
 import { newDelivery, newEvent, type Open, RIGHT_MS, strangeToken } from './inbox-under-test.ts'
 

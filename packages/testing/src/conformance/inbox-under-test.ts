@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import type { Delivery, Inbox, Logger } from '@onceward/core'
 import type {
   BeginRequest,
   Begun,
@@ -6,19 +7,16 @@ import type {
   CountedEvent,
   DeadLetter,
   DeadLetterRef,
-  Delivery,
   EventId,
   EventKey,
   Fingerprint,
   IdentifiedEvent,
-  Inbox,
   InboxSession,
   InboxTransaction,
   Known,
-  Logger,
   OwnerToken,
   Runtime,
-} from '@onceward/core'
+} from '@onceward/core/ports'
 
 /** One inbox with empty tables, and the operations that a test needs from outside. */
 export interface InboxUnderTest<Tx> extends AsyncDisposable {

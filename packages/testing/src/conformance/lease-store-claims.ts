@@ -1,4 +1,4 @@
-import type { ClaimResult } from '@onceward/core'
+import type { ClaimResult } from '@onceward/core/ports'
 import { describe, expect, it } from 'vitest'
 import {
   DELAY_MS,

@@ -1,3 +1,4 @@
+import { memoryLeases } from '@onceward/core/memory'
 import {
   type Claim,
   type ClaimResult,
@@ -6,8 +7,7 @@ import {
   type OwnerToken,
   type Runtime,
   systemRuntime,
-} from '@onceward/core'
-import { memoryLeases } from '@onceward/core/memory'
+} from '@onceward/core/ports'
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import {

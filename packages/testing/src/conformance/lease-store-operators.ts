@@ -1,4 +1,4 @@
-import type { LeaseOperators } from '@onceward/core'
+import type { LeaseOperators } from '@onceward/core/ports'
 import { describe, expect, it, type TestContext } from 'vitest'
 import {
   newClaim,

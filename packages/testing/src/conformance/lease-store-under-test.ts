@@ -9,7 +9,7 @@ import type {
   LeaseOperators,
   LeaseSession,
   OwnerToken,
-} from '@onceward/core'
+} from '@onceward/core/ports'
 
 /** One empty lease store without an inbox, and the operations that a test needs from outside. */
 export interface LeaseStoreUnderTest extends AsyncDisposable {

@@ -1,5 +1,5 @@
-import { type Runtime, systemRuntime } from '@onceward/core'
 import { memoryLeases } from '@onceward/core/memory'
+import { type Runtime, systemRuntime } from '@onceward/core/ports'
 import { leaseStoreConformance } from './lease-store.ts'
 import type { LeaseStoreUnderTest } from './lease-store-under-test.ts'
 

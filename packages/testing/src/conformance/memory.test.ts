@@ -1,5 +1,5 @@
-import { type Runtime, systemRuntime } from '@onceward/core'
 import { memoryInbox } from '@onceward/core/memory'
+import { type Runtime, systemRuntime } from '@onceward/core/ports'
 import { inboxConformance } from './inbox.ts'
 import type { InboxUnderTest } from './inbox-under-test.ts'
 

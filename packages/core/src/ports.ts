@@ -1,0 +1,70 @@
+// biome-ignore-all assist/source/organizeImports: in reading order
+
+// Ports, for those who write stores and adapters, and what those who watch a guard read. Users need none of it.
+
+// The words of the design.
+export type { EventId, EventKey, Fingerprint, OwnerToken } from './model/brands.ts'
+export { eventIdOf } from './identity/event-id.ts'
+export { EnvelopeError, ERROR_CODES } from './model/errors.ts'
+export type { Defaults } from './options/options.ts'
+export { DEFAULTS, OPTION_DOCS, type OptionDoc } from './options/table.ts'
+
+// What a guard says of itself.
+export type {
+  GuardReading,
+  InboxFigures,
+  LeaseRenewals,
+  PoolUse,
+  WatchedGuard,
+} from './model/guard-reading.ts'
+
+// Stores.
+export type {
+  Claim,
+  ClaimResult,
+  Held,
+  HeldAnswer,
+  LeaseOperators,
+  LeaseRegistration,
+  LeaseSession,
+  LeaseStore,
+} from './model/lease-store.ts'
+export type {
+  DeadLetter,
+  DeadLetterRef,
+  Publish,
+  PublishingEnd,
+  PublishingRight,
+} from './model/dead-letter.ts'
+export type {
+  BeginClaim,
+  BeginRequest,
+  Begun,
+  Burial,
+  Commit,
+  CommitAnswer,
+  ConsumerRegistration,
+  CountAnswer,
+  CountedEvent,
+  DoneEvent,
+  DueEvent,
+  Failure,
+  IdentifiedEvent,
+  Inbox,
+  InboxSession,
+  InboxTransaction,
+  Known,
+  MessageCounts,
+  ParkAnswer,
+  Refusal,
+  Release,
+  SweepStep,
+  TransactionStatus,
+  VerdictAnswer,
+} from './model/inbox.ts'
+export { deadLetterHeaders, isDeadLetterHeader } from './settlement/dead-letter-headers.ts'
+export type { Runtime } from './model/runtime.ts'
+export { type Breaker, createBreaker } from './concurrency/breaker.ts'
+export { createAloneLock } from './concurrency/alone-lock.ts'
+export { systemRuntime } from './concurrency/system-runtime.ts'
+export type { AloneLock } from './model/runtime.ts'
