@@ -68,3 +68,11 @@ export { type Breaker, createBreaker } from './concurrency/breaker.ts'
 export { createAloneLock } from './concurrency/alone-lock.ts'
 export { systemRuntime } from './concurrency/system-runtime.ts'
 export type { AloneLock } from './model/runtime.ts'
+// The state machine of an event, for a lease store that reads, decides and writes with a condition.
+export {
+  type AnswerTo,
+  type Command,
+  type EventState,
+  OPERATORS,
+  transition,
+} from './model/state-machine.ts'

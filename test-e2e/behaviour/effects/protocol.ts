@@ -9,6 +9,7 @@ export interface PayerConfig {
   readonly store:
     | { readonly kind: 'redis'; readonly port: number }
     | { readonly kind: 'postgres'; readonly url: string }
+    | { readonly kind: 'dynamodb'; readonly endpoint: string; readonly table: string }
   readonly paymentsUrl: string
   readonly onTakeover: 'retry' | 'dead-letter' | 'ask-payments'
   readonly dies?: Death | undefined
