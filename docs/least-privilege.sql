@@ -24,6 +24,7 @@ alter table :"schema".refused_message_parts enable row level security;
 alter table :"schema".event_results enable row level security;
 alter table :"schema".consumers enable row level security;
 alter table :"schema".audit enable row level security;
+alter table :"schema".workers enable row level security;
 
 ---- A guard: claims, verdicts, dead letters, sweep.
 grant select on :"schema".migrations to onceward_consumer;
@@ -81,11 +82,17 @@ create policy consumer on :"schema".event_results to onceward_consumer
 -- It sees which consumers there are, and registers and changes only its own. It cannot give itself another's.
 grant select on :"schema".consumers to onceward_consumer;
 grant insert (name, dedup_window_ms, fingerprint_rule) on :"schema".consumers to onceward_consumer;
-grant update (dedup_window_ms, fingerprint_rule, seen_at, has_place) on :"schema".consumers to onceward_consumer;
+grant update (dedup_window_ms, fingerprint_rule, seen_at, has_place, worker_ended_at) on :"schema".consumers to onceward_consumer;
 create policy consumer_reads on :"schema".consumers for select to onceward_consumer using (true);
 create policy consumer_inserts on :"schema".consumers for insert to onceward_consumer with check (owner = session_user);
 create policy consumer_updates on :"schema".consumers for update to onceward_consumer
   using (id = any ((select :"schema".my_consumers())::integer[]));
+
+-- It sees which workers there are, and writes and deletes only its own.
+grant select, insert, update, delete on :"schema".workers to onceward_consumer;
+create policy consumer_reads on :"schema".workers for select to onceward_consumer using (true);
+create policy consumer on :"schema".workers to onceward_consumer
+  using (consumer_id = any ((select :"schema".my_consumers())::integer[]));
 
 -- It reads the settings, and moves the place and the time of the sweep, which all guards share.
 grant select on :"schema".settings to onceward_consumer;
@@ -105,12 +112,13 @@ grant execute on function :"schema".claim_leases(json) to onceward_consumer;
 grant select
   on :"schema".migrations, :"schema".processed_events, :"schema".failed_events, :"schema".refused_messages,
     :"schema".failed_event_parts, :"schema".refused_message_parts, :"schema".event_results, :"schema".consumers,
-    :"schema".audit
+    :"schema".audit, :"schema".workers
   to onceward_operator;
 grant execute on function :"schema".event_id(text, text, text), :"schema".forget_history(), :"schema".trust_clock()
   to onceward_operator;
 create policy operator_reads on :"schema".event_results for select to onceward_operator using (true);
 create policy operator_reads on :"schema".consumers for select to onceward_operator using (true);
+create policy operator_reads on :"schema".workers for select to onceward_operator using (true);
 create policy operator_reads on :"schema".audit for select to onceward_operator using (true);
 create policy operator_reads on :"schema".processed_events for select to onceward_operator using (true);
 create policy operator_reads on :"schema".failed_events for select to onceward_operator using (true);

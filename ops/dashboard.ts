@@ -41,6 +41,7 @@ const quantiles = (histogram: string): readonly Query[] =>
   }))
 
 const max = (series: string, by: string): string => `max by (${by}) (${series}{${OF}})`
+const min = (series: string, by: string): string => `min by (${by}) (${series}{${OF}})`
 const sum = (series: string, by: string): string => `sum by (${by}) (${series}{${OF}})`
 
 const ROWS: readonly Row[] = [
@@ -204,6 +205,12 @@ const ROWS: readonly Row[] = [
         queries: [
           { expr: max('onceward_table_size', 'onceward_table'), legend: '{{onceward_table}}' },
         ],
+      },
+      {
+        title: 'Time since the last heartbeat of a worker',
+        description: 'Above 90 s the consumer has no worker.',
+        unit: 's',
+        queries: [{ expr: min('onceward_worker_silence', CONSUMER), legend: `{{${CONSUMER}}}` }],
       },
       {
         title: 'Parked messages',

@@ -79,13 +79,13 @@ async function promote({ url }: PostgresConnection): Promise<void> {
 const NEXT_RELEASE = [
   {
     file: 'packages/postgres/src/inbox/schema-version.ts',
-    find: 'SCHEMA_VERSION = 2',
-    replace: 'SCHEMA_VERSION = 3',
+    find: 'SCHEMA_VERSION = 3',
+    replace: 'SCHEMA_VERSION = 4',
   },
   {
     file: 'packages/postgres/src/sql/index.ts',
-    find: 'sql: leases },',
-    replace: `sql: leases }, { version: 3, name: '000003-next.sql', sql: 'alter table :"schema".processed_events add column note text' },`,
+    find: 'sql: workers },',
+    replace: `sql: workers }, { version: 4, name: '000004-next.sql', sql: 'alter table :"schema".processed_events add column note text' },`,
   },
 ]
 

@@ -164,6 +164,7 @@ const FIGURES = {
   deadLetters: { fatal: 3 },
   parked: 2,
   parkedForMs: 1_500,
+  workerSilencesMs: { billing: 12_000, mailing: 900_000 },
   tables: [{ name: 'processed_events', bytes: 8_192, rows: 7 }],
 }
 
@@ -189,10 +190,21 @@ test('the tables are told with a 0 for every reason, and asked once in a while',
   expect(values('deadLetters')).toMatchObject({ fatal: 3, 'attempts-spent': 0, takeover: 0 })
   expect(values('parked')).toEqual({ '': 2 })
   expect(values('parkedAge')).toEqual({ '': 1.5 })
+  // Of every consumer of the tables: nobody else tells that one has no worker.
+  const silences = named(series, TABLE_METRICS.workerSilence.name).map(({ attributes, value }) => [
+    attributes['messaging.consumer.group.name'],
+    value,
+  ])
+  expect(silences).toEqual([
+    ['billing', 12],
+    ['mailing', 900],
+  ])
   expect(values('tableSize')).toEqual({ processed_events: 8_192 })
   expect(values('tableRows')).toEqual({ processed_events: 7 })
   // Red when the tables of several consumers are one series.
-  for (const { name } of Object.values(TABLE_METRICS))
+  for (const { name } of Object.values(TABLE_METRICS).filter(
+    (each) => each !== TABLE_METRICS.workerSilence,
+  ))
     for (const { attributes } of named(series, name))
       expect(attributes, name).toMatchObject({ 'messaging.consumer.group.name': 'billing' })
 })

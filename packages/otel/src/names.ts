@@ -198,7 +198,7 @@ export const GUARD_METRICS: Table<
 
 /** What `meterObserver()` reads of the tables, at most once in `figuresEveryMs`. */
 export const TABLE_METRICS: Table<
-  'deadLetters' | 'parked' | 'parkedAge' | 'tableSize' | 'tableRows'
+  'deadLetters' | 'parked' | 'parkedAge' | 'workerSilence' | 'tableSize' | 'tableRows'
 > = {
   deadLetters: {
     name: 'onceward.dead_letters',
@@ -221,6 +221,14 @@ export const TABLE_METRICS: Table<
     kind: 'gauge',
     unit: 's',
     meaning: 'How long the first of them has been due.',
+    attributes: [consumer],
+  },
+  workerSilence: {
+    name: 'onceward.worker.silence',
+    kind: 'gauge',
+    unit: 's',
+    meaning:
+      'Time since the last heartbeat of any worker of a consumer, by the clock of the database. Workers send one every 30 s. Every process tells it of all consumers of its tables, also of those that have no worker.',
     attributes: [consumer],
   },
   tableSize: {

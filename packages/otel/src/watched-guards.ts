@@ -122,13 +122,15 @@ async function tellTables(tell: Tables, name: string, guards: readonly Watched[]
 function tellFigures(
   tell: Tables,
   consumer: Readonly<Record<string, string>>,
-  { deadLetters, parked, parkedForMs, tables }: InboxFigures,
+  { deadLetters, parked, parkedForMs, tables, workerSilencesMs = {} }: InboxFigures,
 ): void {
   // Also those without any: an alert sees the first one only where a 0 came before.
   for (const reason of DEAD_LETTER_REASONS)
     tell('deadLetters', deadLetters[reason] ?? 0, { ...consumer, [OWN.reason]: reason })
   tell('parked', parked, consumer)
   tell('parkedAge', parkedForMs / 1_000, consumer)
+  for (const [name, silenceMs] of Object.entries(workerSilencesMs))
+    tell('workerSilence', silenceMs / 1_000, { [CONVENTIONS.consumer]: name })
   for (const { bytes, name, rows } of tables) {
     const table = { ...consumer, [OWN.table]: name }
     tell('tableSize', bytes, table)

@@ -44,6 +44,8 @@ describe('the role of consumers', () => {
     'delete from least.failed_events',
     'delete from least.refused_messages',
     'delete from least.event_results',
+    "update least.workers set name = 'x'",
+    'delete from least.workers',
   ])('does nothing to what is another consumer’s: %s', async (text) => {
     await scenario()
     // Its own consumer is the only row that may be counted.

@@ -16,6 +16,8 @@ const POLL_MS = 5_000
 const RELEASE_MS = 1_000
 /** Pause between two steps of a sweep, ms, so that the sweep never competes with the consumers. */
 const SWEEP_STEP_MS = 200
+/** Interval between two heartbeats, ms. */
+const HEARTBEAT_MS = 30_000
 /** Interval between two looks at the tables of a guard that runs its events later, ms. */
 const LOOK_MS = 5_000
 /** Pause after a whole sweep, or when another process sweeps, ms. */
@@ -78,6 +80,7 @@ export function startBackground(context: Background): BackgroundWork {
   const tasks = [
     ...tasksOf(context, () => poller.poll()),
     ...(callerRetries?.runsLater === true ? [look] : []),
+    ...heartbeatsOf(context),
   ]
   const loops = tasks.map((task) => every(runtime, task))
   const [polling] = loops
@@ -90,6 +93,31 @@ export function startBackground(context: Background): BackgroundWork {
       await poller.idle()
     },
   }
+}
+
+/**
+ * Heartbeats are for operators: a guard whose heartbeats fail works on. A process that is frozen between two calls sends
+ * none, because its silence would mean nothing.
+ */
+function heartbeatsOf({ options: { logger }, stores: { engine } }: Background): readonly Task[] {
+  const { session } = engine
+  let isFailing = false
+  const heartbeat: Task = async () => {
+    try {
+      await session.heartbeat?.()
+      isFailing = false
+    } catch (error) {
+      // An outage of the store is reported by whoever needs the store.
+      const isReported = isFailing || session.diagnose(error) === 'store'
+      logger[isReported ? 'debug' : 'warn'](
+        { err: describeError(error) },
+        'the heartbeat was not stored, so `status` does not show this worker: run `npx onceward doctor`',
+      )
+      isFailing ||= !isReported
+    }
+    return HEARTBEAT_MS
+  }
+  return session.heartbeat === undefined ? [] : [heartbeat]
 }
 
 /**

@@ -51,6 +51,11 @@ export interface InboxFigures {
   readonly parked: number
   /** How long the first of them has been due, milliseconds; 0 if none is. */
   readonly parkedForMs: number
+  /**
+   * How long ago each consumer of the schema had its last heartbeat, milliseconds, by name: guards send one every 30 s.
+   * So the workers of one consumer tell that another one has none. Left out: the store knows no heartbeats.
+   */
+  readonly workerSilencesMs?: Readonly<Record<string, number>> | undefined
   /** All tables of the schema, which consumers share. */
   readonly tables: readonly {
     readonly name: string

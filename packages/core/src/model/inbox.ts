@@ -313,6 +313,11 @@ export interface InboxSession<Tx> {
   diagnose(error: unknown): 'serialization' | 'store' | 'other'
   /** The connections in use now. Left out: the session does not know its pool. */
   poolUse?(): PoolUse
+  /**
+   * Tells operators that this guard runs, by the store's clock, in one statement. `close` takes it back. Left out: the
+   * store has no list of its workers.
+   */
+  heartbeat?(): Promise<void>
   /** What the tables hold now, in one statement. Left out: nothing to tell. */
   figures?(): Promise<InboxFigures>
   /**

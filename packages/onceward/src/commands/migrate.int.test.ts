@@ -64,7 +64,7 @@ test.each([
     'older',
     'delete from onceward.migrations where version > 1',
     1,
-    /migrate` would apply 000002-leases/,
+    /migrate` would apply 000002-leases\.sql, 000003-workers/,
   ],
   [
     'newer',

@@ -36,6 +36,32 @@ test('status counts what the guards did, by consumer and reason', async () => {
   expect(stdout).toMatch(/CONSUMER +DONE\/MIN.*\nbilling +3 +3 +2 +0 +1 +0 +2/)
 })
 
+// Red before: a consumer that worked was "seen 6 min ago", and nothing said that none did.
+test('status and doctor say how many workers a consumer has, and since when it has none', async () => {
+  await using at = await operated()
+  await at.send('a', {})
+  const status = async () => (await answer<Status>(['status'], at)).consumers[0]
+  const doctor = async () => (await cli(['doctor'], at)).stdout
+  await until(async () => (await status())?.workers.length === 1)
+  expect(await status()).toMatchObject({
+    noWorkerSinceMs: null,
+    workers: [{ name: expect.stringMatching(new RegExp(`:${process.pid}$`)) }],
+  })
+  expect((await cli(['status'], at)).stdout).toMatch(/\nbilling .* 1\n/)
+  await at.rest()
+  expect(await status()).toMatchObject({ noWorkerSinceMs: expect.any(Number), workers: [] })
+  // A restart is no finding.
+  expect(await doctor()).not.toContain('No worker')
+  await at.pool.query(`
+    update onceward.consumers set worker_ended_at = now() - interval '6 min', seen_at = now() - interval '7 min'`)
+  expect((await cli(['status'], at)).stdout).toMatch(
+    /\nNo worker of billing since \S+Z \(6 min.* ago\)\.\n/,
+  )
+  expect(await doctor()).toMatch(
+    /No worker of billing since \S+Z \(6 min[^)]*\)\.\n +→ Start the consumer billing\./,
+  )
+})
+
 test('status counts the dead letters that their place has not taken yet, with the age of the oldest', async () => {
   await using at = await operated()
   for (const key of ['a', 'b', 'c']) await at.kill(key, 'no')
@@ -189,6 +215,6 @@ test('tables of others in the same schema are not shown', async () => {
   await at.pool.query('create table public.orders (id integer)')
   const { tables } = await answer<Status>(['status', '--schema', 'public'], at)
   const names = tables.map(({ name }) => name)
-  expect(names).toHaveLength(12)
+  expect(names).toHaveLength(13)
   expect(names).not.toContain('orders')
 })

@@ -42,6 +42,7 @@ const CONSUMER: ConsumerStatus = {
   ...{ id: 1, name: 'billing', dedupWindowMs: 15 * 24 * HOUR, seenAtMs: NOW, hasPlace: false },
   ...{ inHand: 0, oldestInHandMs: null, waiting: 0, parked: 0, nextTryMs: null },
   ...{ oldestWaitingMs: null, overdueMs: 0, doneMinute: 0, doneHour: 0 },
+  ...{ workers: [], noWorkerSinceMs: null },
   ...{ unpublished: 0, oldestUnpublishedMs: null, unpublishedLate: 0, failedHour: 0, dead: [] },
 }
 const TABLE: TableStatus = {
@@ -72,11 +73,16 @@ test.each([
 })
 
 test.each<readonly [Partial<ConsumerStatus>, RegExp]>([
-  [{ waiting: 3, seenAtMs: NOW - 5 * HOUR }, /3 events of billing wait, .* for 5 h/],
   [
-    { waiting: 3, parked: 2, inHand: 1, seenAtMs: NOW - 5 * HOUR },
-    /6 events of billing wait, .* for 5 h/,
+    { waiting: 3, seenAtMs: NOW - 5 * HOUR },
+    /^No worker of billing since \S+Z \(5 h\)\. 3 events wait\.$/,
   ],
+  [{ noWorkerSinceMs: NOW - HOUR }, /^No worker of billing since \S+Z \(1 h\)\.$/],
+  [
+    { noWorkerSinceMs: NOW - 20 * 24 * HOUR, parked: 1, overdueMs: HOUR },
+    /^No worker of billing since \S+Z \(20 d\)\. 1 event waits\.$/,
+  ],
+  [{ waiting: 3, parked: 2, inHand: 1, seenAtMs: NOW - 5 * HOUR }, /\(5 h\)\. 6 events wait\.$/],
   [{ overdueMs: 600_000, parked: 1 }, /due for 10 min/],
   [{ unpublishedLate: 1 }, /1 dead letter of billing could not be published/],
   [{ dead: DEAD }, /2 dead letters of billing wait for an operator, the oldest for 1 h/],

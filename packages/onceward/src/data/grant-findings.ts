@@ -2,45 +2,74 @@ import type { Database, Query } from './database.ts'
 import type { Finding } from './finding.ts'
 
 const OPERATOR = 'onceward_operator'
+const CONSUMER = 'onceward_consumer'
 
-interface Grants {
-  /** The role that lacks some: that of `docs/least-privilege.sql` if there is one, or this login. */
-  readonly role: string
-  readonly settings: boolean
-  readonly leases: boolean
+interface Right {
+  /** Whether the role `r` has it, as an SQL condition. */
+  readonly has: string
+  readonly grant: string
 }
 
-/** Rights that a later `docs/least-privilege.sql` gives to operators: databases that were set up before it lack them. */
+const rightsOf = (quoted: string): Readonly<Record<'operator' | 'consumer', readonly Right[]>> => {
+  const named = (table: string): string => `'${quoted.replaceAll("'", "''")}.${table}'`
+  const reads = (table: string): Right => ({
+    has: `has_table_privilege(r.oid, ${named(table)}, 'select')`,
+    grant: `grant select on ${quoted}.${table}`,
+  })
+  const columns = ['epoch', 'sweep_cursor', 'swept_at']
+  return {
+    operator: [
+      {
+        has: columns
+          .map((each) => `has_column_privilege(r.oid, ${named('settings')}, '${each}', 'select')`)
+          .join(' and '),
+        grant: `grant select (${columns.join(', ')}) on ${quoted}.settings`,
+      },
+      ...[reads('leases'), reads('workers')],
+    ],
+    consumer: [
+      {
+        has: `has_table_privilege(r.oid, ${named('workers')}, 'insert')`,
+        grant: `grant select, insert, update, delete on ${quoted}.workers`,
+      },
+      {
+        has: `has_column_privilege(r.oid, ${named('consumers')}, 'worker_ended_at', 'update')`,
+        grant: `grant update (worker_ended_at) on ${quoted}.consumers`,
+      },
+    ],
+  }
+}
+
+/**
+ * Rights that a later `docs/least-privilege.sql` gives: databases that were set up before it lack them. Examines its role
+ * of operators if there is one, or else this login, and its role of consumers.
+ */
 export async function grantFindings(
   query: Query,
   { quoted }: Pick<Database, 'quoted'>,
 ): Promise<readonly Finding[]> {
-  const may = (role: string): string => `
-    select quote_ident(${role}) as role,
-      has_column_privilege(${role}, $1, 'epoch', 'select') and has_column_privilege(${role}, $1, 'sweep_cursor', 'select')
-        and has_column_privilege(${role}, $1, 'swept_at', 'select') as settings,
-      has_table_privilege(${role}, $2, 'select') as leases`
-  const named = await query<Grants>(
-    `${may('rolname')} from pg_roles where rolname in ('${OPERATOR}', current_user) order by rolname = '${OPERATOR}' desc`,
-    [`${quoted}.settings`, `${quoted}.leases`],
-  )
-  const lacking = named.find(({ leases, settings }) => !(leases && settings))
-  if (lacking === undefined) return []
-  const { leases, role, settings } = lacking
-  const statements = [
-    ...(settings
-      ? []
-      : [`grant select (epoch, sweep_cursor, swept_at) on ${quoted}.settings to ${role}`]),
-    ...(leases ? [] : [`grant select on ${quoted}.leases to ${role}`]),
-  ]
+  const { consumer, operator } = rightsOf(quoted)
+  const lacking = async (where: string, rights: readonly Right[]): Promise<readonly Finding[]> => {
+    const named = await query<{ readonly role: string; readonly has: readonly boolean[] }>(
+      `select quote_ident(r.rolname) as role, array[${rights.map(({ has }) => has).join(', ')}] as has
+       from pg_roles r where ${where} order by r.rolname = '${OPERATOR}' desc`,
+    )
+    const found = named.find(({ has }) => has.includes(false))
+    if (found === undefined) return []
+    const grants = rights.filter((_, index) => found.has[index] === false)
+    return [finding(found.role, grants)]
+  }
   return [
-    {
-      ...{ severity: 'warning', about: 'tables' },
-      finding: `The role ${role} lacks rights that \`status\`, \`explain\` and \`doctor\` need: it was made by an earlier docs/least-privilege.sql.`,
-      remedy: `Run \`${statements.join('; ')}\` as the owner of the tables.`,
-    },
+    ...(await lacking(`r.rolname in ('${OPERATOR}', current_user)`, operator)),
+    ...(await lacking(`r.rolname = '${CONSUMER}'`, consumer)),
   ]
 }
+
+const finding = (role: string, grants: readonly Right[]): Finding => ({
+  ...{ severity: 'warning', about: 'tables' },
+  finding: `The role ${role} lacks rights of the tables of this release: it was made by an earlier docs/least-privilege.sql.`,
+  remedy: `Run \`${grants.map(({ grant }) => `${grant} to ${role}`).join('; ')}\` as the owner of the tables.`,
+})
 
 /** Whether this login may read what findings of the tables are made of. */
 export async function mayReadStatus(

@@ -1,9 +1,10 @@
 import { OWN_TABLES } from '@onceward/postgres/operator'
 import { type Database, ms, type Query } from './database.ts'
 import { counts, type DeadLetterCount } from './dead-letters.ts'
+import { type ConsumerWorkers, readWorkers } from './workers.ts'
 
 /** One consumer, as PostgreSQL knows it. */
-export interface ConsumerStatus {
+export interface ConsumerStatus extends ConsumerWorkers {
   readonly id: number
   readonly name: string
   readonly dedupWindowMs: number
@@ -69,15 +70,15 @@ export async function readStatus(
   const { nowMs = Date.now(), version = 0, sweptAtMs = null, mayLease = false } = common ?? {}
   const dead = await counts(query, database)
   const { minutes, isWhole } = await recentMinutes(query, database)
-  const consumers = await query<Omit<ConsumerStatus, 'doneMinute' | 'doneHour' | 'dead'>>(
-    consumersSql(quoted),
-  )
+  const workersOf = await readWorkers(query, database)
+  const consumers = await query<ConsumerRow>(consumersSql(quoted))
   return {
     ...{ nowMs, version, sweptAtMs, ratesAreWhole: isWhole },
-    consumers: consumers.map((consumer) => {
+    consumers: consumers.map(({ workerEndedAtMs, ...consumer }) => {
       const done = minutes.filter(({ consumerId }) => consumerId === consumer.id)
       return {
         ...consumer,
+        ...workersOf({ ...consumer, workerEndedAtMs }, nowMs),
         doneMinute: total(done.filter(({ age }) => age === 0)),
         doneHour: total(done),
         dead: dead.filter(({ consumer: name }) => name === consumer.name),
@@ -87,6 +88,11 @@ export async function readStatus(
     leases: mayLease ? await countLeases(query, quoted) : null,
   }
 }
+
+type ConsumerRow = Omit<
+  ConsumerStatus,
+  'doneMinute' | 'doneHour' | 'dead' | keyof ConsumerWorkers
+> & { readonly workerEndedAtMs: number | null }
 
 const total = (rows: readonly { readonly count: number }[]): number =>
   rows.reduce((sum, { count }) => sum + count, 0)
@@ -145,7 +151,8 @@ const unpublished = (condition: string, row: string): string => `
     count(*) filter (where ${condition} and ${row}.last_failed_at < now() - interval '15 minutes') as "unpublishedLate"`
 
 const consumersSql = (quoted: string): string => `
-select c.id, c.name, c.dedup_window_ms as "dedupWindowMs", ${ms('c.seen_at')} as "seenAtMs", c.has_place as "hasPlace",
+select c.id, c.name, c.dedup_window_ms as "dedupWindowMs", ${ms('c.seen_at')} as "seenAtMs",
+  ${ms('c.worker_ended_at')} as "workerEndedAtMs", c.has_place as "hasPlace",
   coalesce(t."inHand", 0) as "inHand", t."oldestInHandMs", coalesce(t.waiting, 0) as waiting,
   coalesce(t.parked, 0) + coalesce(r.parked, 0) as parked, t."nextTryMs", t."oldestWaitingMs",
   coalesce(t."overdueMs", 0) as "overdueMs", coalesce(t.failed, 0) as "failedHour",

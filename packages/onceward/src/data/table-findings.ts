@@ -1,5 +1,5 @@
 import { quotedSchema } from '@onceward/postgres/operator'
-import { counted, duration } from '../render/units.ts'
+import { counted, duration, instant } from '../render/units.ts'
 import { type Finding, when } from './finding.ts'
 import type { ConsumerStatus, Status, TableStatus } from './status.ts'
 
@@ -84,25 +84,20 @@ function consumerFindings(
   { nowMs }: Status,
   horizons: Horizons,
 ): readonly Finding[] {
-  const { name, dedupWindowMs, overdueMs, seenAtMs, unpublishedLate } = consumer
+  const { name, dedupWindowMs, overdueMs, unpublishedLate } = consumer
   const about = 'consumers'
   const horizonMs = horizons.get(name) ?? horizons.get('') ?? 0
   const dead = consumer.dead.reduce((sum, { count }) => sum + count, 0)
   const oldestMs = Math.min(...consumer.dead.map((each) => each.oldestMs))
-  const isSilent = nowMs - seenAtMs > SILENT_MS
-  const waits = consumer.waiting + consumer.parked + consumer.inHand
+  const silence = silenceOf(consumer, nowMs)
   return [
     ...when(horizonMs > dedupWindowMs, {
       ...{ severity: 'error', about },
       finding: `The queue of ${name} can deliver a message again for ${duration(horizonMs)}, but its events are forgotten after ${duration(dedupWindowMs)}: a late copy would run twice.`,
       remedy: `Raise \`dedupWindowMs\` of the guard to ${horizonMs} or more, or lower the retention of the queue.`,
     }),
-    ...when(isSilent && waits > 0, {
-      ...{ severity: 'warning', about },
-      finding: `${counted(waits, 'event')} of ${name} wait, and no guard of it has registered for ${duration(nowMs - seenAtMs)}.`,
-      remedy: `Start the consumer ${name}, or discard what it left.`,
-    }),
-    ...when(!isSilent && overdueMs > OVERDUE_MS, {
+    ...silence,
+    ...when(silence.length === 0 && overdueMs > OVERDUE_MS, {
       ...{ severity: 'warning', about },
       finding: `Parked events of ${name} have been due for ${duration(overdueMs)}.`,
       remedy: `Check that guards of ${name} run with an inbox and are not paused: \`health()\` says why.`,
@@ -118,4 +113,33 @@ function consumerFindings(
       remedy: `Run \`npx onceward dead-letters list --consumer ${name}\`, then replay or discard them.`,
     }),
   ]
+}
+
+/** A restart takes less time than this. */
+const RESTART_MS = 120_000
+
+/**
+ * No worker: by the heartbeats, or by the registration where none are sent. A consumer that was taken away is silent for
+ * good, and is reported until its events are forgotten or as long as some of them wait.
+ */
+function silenceOf(consumer: ConsumerStatus, nowMs: number): readonly Finding[] {
+  const { dedupWindowMs, name, noWorkerSinceMs, seenAtMs } = consumer
+  const waits = consumer.waiting + consumer.parked + consumer.inHand
+  const waiting =
+    waits === 0 ? '' : ` ${counted(waits, 'event')} ${waits === 1 ? 'waits' : 'wait'}.`
+  const finding = (sinceMs: number): Finding => ({
+    ...{ severity: 'warning', about: 'consumers' },
+    finding: `No worker of ${name} since ${instant(sinceMs)} (${duration(nowMs - sinceMs)}).${waiting}`,
+    remedy:
+      waits === 0
+        ? `Start the consumer ${name}. If it was taken away, nothing is to be done.`
+        : `Start the consumer ${name}, or discard what it left.`,
+  })
+  if (noWorkerSinceMs === null)
+    return when(nowMs - seenAtMs > SILENT_MS && waits > 0, finding(seenAtMs))
+  const silentMs = nowMs - noWorkerSinceMs
+  return when(
+    silentMs > RESTART_MS && (waits > 0 || silentMs < dedupWindowMs),
+    finding(noWorkerSinceMs),
+  )
 }

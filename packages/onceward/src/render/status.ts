@@ -1,7 +1,7 @@
 import type { ConsumerStatus, Status, TableStatus } from '../data/status.ts'
 import type { Output } from '../output.ts'
 import { table } from './table.ts'
-import { bytes, duration, relative } from './units.ts'
+import { bytes, duration, instant, relative } from './units.ts'
 
 /** Now, and the status before it if there was one. */
 export interface Shown {
@@ -38,7 +38,7 @@ export function statusText({ status, before }: Shown, { style }: Pick<Output, 's
     ? []
     : ['Done counts are a lower bound: the table is too large to be read whole.']
   const none = consumers.length === 0 ? ['No consumer has registered yet.'] : []
-  return [about, ...none, ...parts, ...bound].join('\n\n')
+  return [about, ...none, ...noWorkerPart(status, { style }), ...parts, ...bound].join('\n\n')
 }
 
 type Style = Output['style']
@@ -50,7 +50,7 @@ function titled(style: Style, text: string): string {
 
 const CONSUMER_HEAD = [
   ...['CONSUMER', 'DONE/MIN', 'DONE/H', 'FAILED/H', 'IN HAND', 'WAITING', 'PARKED', 'DEAD'],
-  ...['OLDEST WAITING', 'NEXT TRY', 'SEEN'],
+  ...['OLDEST WAITING', 'NEXT TRY', 'WORKERS'],
 ]
 
 function consumerRow(consumer: ConsumerStatus, { nowMs }: Status): readonly string[] {
@@ -59,9 +59,30 @@ function consumerRow(consumer: ConsumerStatus, { nowMs }: Status): readonly stri
   return [
     ...[consumer.name, consumer.doneMinute, consumer.doneHour, consumer.failedHour].map(String),
     ...[consumer.inHand, consumer.waiting, consumer.parked, dead].map(String),
-    ...[ago(consumer.oldestWaitingMs), ago(consumer.nextTryMs), ago(consumer.seenAtMs)],
+    ...[ago(consumer.oldestWaitingMs), ago(consumer.nextTryMs), workersCell(consumer)],
   ]
 }
+
+/** `–` where no heartbeats are sent, as by a Lambda function. */
+function workersCell({ noWorkerSinceMs, workers }: ConsumerStatus): string {
+  if (noWorkerSinceMs !== null) return 'none'
+  return workers.length === 0 ? '–' : String(workers.length)
+}
+
+/** The first thing that an operator should see. */
+function noWorkerPart(
+  { consumers, nowMs }: Status,
+  { style }: Pick<Output, 'style'>,
+): readonly string[] {
+  const lines = consumers.flatMap(({ name, noWorkerSinceMs }) =>
+    noWorkerSinceMs === null ? [] : [noWorkerText(name, noWorkerSinceMs, nowMs)],
+  )
+  return lines.length === 0 ? [] : [style('bold', lines.join('\n'))]
+}
+
+/** No worker has sent a heartbeat since then, and none was closed later. */
+export const noWorkerText = (consumer: string, sinceMs: number, nowMs: number): string =>
+  `No worker of ${consumer} since ${instant(sinceMs)} (${relative(sinceMs, nowMs)}).`
 
 function deadPart({ consumers, nowMs }: Status): readonly string[] {
   const rows = consumers.flatMap(({ dead }) =>

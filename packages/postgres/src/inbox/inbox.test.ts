@@ -5,12 +5,13 @@ import { describe, expect, it } from 'vitest'
 import type { Driver } from '../driver/driver.ts'
 import { createStatements } from '../statements/index.ts'
 import { createInbox, type InboxOptions } from './inbox.ts'
+import { SCHEMA_VERSION } from './schema-version.ts'
 
 const MIB = 1024 * 1024
 const statements = createStatements()
 const SETTINGS = {
-  version: '2',
-  readable_from: '2',
+  version: String(SCHEMA_VERSION),
+  readable_from: String(SCHEMA_VERSION),
   secret: '0a0b',
   encoding: 'UTF8',
   changed_tables: '[]',

@@ -41,6 +41,7 @@ import { refuse, resolveRefused } from './refused-messages.ts'
 import { type OpenedInbox, open, register } from './register-consumer.ts'
 import { createSweep } from './retention.ts'
 import { bury, fail, release } from './verdicts.ts'
+import { Worker } from './worker.ts'
 
 /** Options of `pgInbox` and `kyselyInbox` that concern the tables. */
 export interface InboxOptions {
@@ -118,6 +119,7 @@ class PostgresSession<Tx> implements InboxSession<Tx> {
     (events: readonly IdentifiedEvent[]) => readDone(this.#context, events),
     LOOKS,
   )
+  readonly #worker: Worker
   #seenAtMs: number
 
   constructor(driver: Driver<Tx>, opened: OpenedInbox, maxStoredBytes: number) {
@@ -129,6 +131,7 @@ class PostgresSession<Tx> implements InboxSession<Tx> {
     this.#registration = registration
     this.#context = { driver, statements, consumerId, maxStoredBytes, maxAttempts, runtime }
     this.messageCounts = messageCounts(this.#context)
+    this.#worker = new Worker(this.#context)
     this.sweep = createSweep({ driver, statements, registration })
     if (driver.poolUse !== undefined) this.poolUse = driver.poolUse
     this.#seenAtMs = runtime.monotonic()
@@ -219,7 +222,12 @@ class PostgresSession<Tx> implements InboxSession<Tx> {
     return figures(this.#context)
   }
 
+  heartbeat(): Promise<void> {
+    return this.#worker.beat()
+  }
+
   async close(): Promise<void> {
+    await this.#worker.end()
     await this.#driver.close?.()
   }
 

@@ -29,7 +29,7 @@ async function tables(schema: string): Promise<string[]> {
   return rows.map(({ tablename }) => tablename)
 }
 
-const FILES = ['000001-inbox.sql', '000002-leases.sql']
+const FILES = ['000001-inbox.sql', '000002-leases.sql', '000003-workers.sql']
 
 describe('migrate', () => {
   it('creates the tables in the given schema, even if its name must be quoted', async () => {
@@ -51,6 +51,7 @@ describe('migrate', () => {
       'refused_messages',
       'settings',
       'suspect_messages',
+      'workers',
     ])
   })
 
@@ -99,7 +100,7 @@ describe('migrate', () => {
     const attempt = migrate(pool, { schema: 'newer' })
     await expect(attempt).rejects.toThrow(ConfigurationError)
     await expect(attempt).rejects.toThrow(
-      /version 999, this code knows 2: update @onceward\/postgres/,
+      /version 999, this code knows 3: update @onceward\/postgres/,
     )
   })
 

@@ -105,9 +105,9 @@ describe('the SQL for other tools', () => {
       /^create schema if not exists "onceward";\ncreate table "onceward"\.migrations \([^)]*\(\)\n {2}\);\n--/,
     )
     for (const sql of rest) expect(sql).toMatch(/^--/)
-    for (const { name, sql, version } of all) {
+    for (const { name, readableFrom = null, sql, version } of all) {
       expect(sql).toContain(
-        `;\n\ninsert into "onceward".migrations (version, name, readable_from) values (${version}, '${name}', null);\n`,
+        `;\n\ninsert into "onceward".migrations (version, name, readable_from) values (${version}, '${name}', ${readableFrom});\n`,
       )
       expect(sql).not.toMatch(/:"schema"|undefined/)
     }

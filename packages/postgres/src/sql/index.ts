@@ -1,5 +1,6 @@
 import { inbox } from './000001-inbox.ts'
 import { leases } from './000002-leases.ts'
+import { workers } from './000003-workers.ts'
 
 /** One step of the tables, from one version to the next. */
 export interface Migration {
@@ -23,4 +24,5 @@ export interface Migration {
 export const MIGRATIONS: readonly Migration[] = [
   { version: 1, name: '000001-inbox.sql', sql: inbox },
   { version: 2, name: '000002-leases.sql', sql: leases },
+  { version: 3, name: '000003-workers.sql', readableFrom: 2, sql: workers },
 ]

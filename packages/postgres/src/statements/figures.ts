@@ -1,4 +1,5 @@
 import { OWN_TABLES } from './own-tables.ts'
+import { workerStatements } from './workers.ts'
 
 export interface FigureStatements {
   /**
@@ -42,6 +43,7 @@ select json_build_object(
   'deadLetters', (select coalesce(json_object_agg(reason, letters), '{}'::json) from dead),
   'parked', (select events from parked),
   'parkedForMs', (select greatest(0, extract(epoch from now() - oldest) * 1000)::bigint from parked),
+  'workerSilencesMs', ${workerStatements(schema).workerSilences},
   'tables', (
     select json_agg(json_build_object(
       'name', relname, 'bytes', pg_total_relation_size(oid), 'rows', greatest(0, reltuples)::bigint

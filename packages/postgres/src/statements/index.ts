@@ -12,6 +12,7 @@ import { type RetentionStatements, retentionStatements } from './retention.ts'
 import { DEFAULT_SCHEMA, quotedSchema } from './schema-name.ts'
 import { type SuspectMessageStatements, suspectMessageStatements } from './suspect-messages.ts'
 import { type VerdictStatements, verdictStatements } from './verdicts.ts'
+import { type WorkerStatements, workerStatements } from './workers.ts'
 
 /**
  * All short statements of the inbox, as constants of one schema.
@@ -35,7 +36,8 @@ export interface Statements
     RetentionStatements,
     LeaseStatements,
     OperatorStatements,
-    RequeueStatements {
+    RequeueStatements,
+    WorkerStatements {
   /** The schema's name, quoted. */
   readonly schema: string
 }
@@ -57,5 +59,6 @@ export function createStatements(schema: string = DEFAULT_SCHEMA): Statements {
     ...leaseStatements(quoted),
     ...operatorStatements(quoted),
     ...requeueStatements(quoted),
+    ...workerStatements(quoted),
   }
 }

@@ -1,4 +1,4 @@
-/** Those that guards write and rely on. Not `leases`, which may be lost. */
+/** Those that guards write and rely on. Not `leases` and `workers`, which may be lost. */
 const RELIED_ON = [
   ...['processed_events', 'failed_events', 'failed_event_parts', 'event_results'],
   ...['refused_messages', 'refused_message_parts', 'suspect_messages', 'consumers', 'settings'],
@@ -7,7 +7,7 @@ const RELIED_ON = [
 const listed = (names: readonly string[]): string => names.map((name) => `'${name}'`).join(', ')
 
 /** Every table that `migrate` makes, as a list for SQL: the schema may have tables of others, such as `public`. */
-export const OWN_TABLES: string = listed([...RELIED_ON, 'leases', 'audit', 'migrations'])
+export const OWN_TABLES: string = listed([...RELIED_ON, 'leases', 'workers', 'audit', 'migrations'])
 
 /**
  * The tables that guards rely on and that are unlogged or no ordinary tables, as JSON text; an expression for a select

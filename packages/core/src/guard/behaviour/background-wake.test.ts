@@ -14,11 +14,14 @@ import { type Background, POLL_LIMIT } from '../parked.ts'
 interface Answers {
   readonly due?: () => Promise<readonly DueEvent[]>
   readonly figures?: () => Promise<unknown>
+  readonly heartbeat?: () => Promise<void>
   readonly runsLater?: boolean
 }
 
+const diagnosed = (error: unknown): string => (error instanceof TypeError ? 'store' : 'other')
+
 /** A context of background work whose answers the test gives, with the times of the searches since the start. */
-function contextOf({ due, figures, runsLater = false }: Answers) {
+function contextOf({ due, figures, heartbeat, runsLater = false }: Answers) {
   const clock = new Clock()
   const startedAtMs = clock.runtime.monotonic()
   const searches: number[] = []
@@ -28,7 +31,11 @@ function contextOf({ due, figures, runsLater = false }: Answers) {
     searches.push(clock.runtime.monotonic() - startedAtMs)
     return (await due?.()) ?? []
   }
-  const session = { due: note, sweep: async () => undefined, ...(figures && { figures }) }
+  const session = {
+    ...{ due: note, sweep: async () => undefined, diagnose: diagnosed },
+    ...(figures && { figures }),
+    ...(heartbeat && { heartbeat }),
+  }
   const context = {
     options: {
       ...{ runtime: { ...clock.runtime, random: () => 0.5 }, logger: { ...silent, warn } },
@@ -91,6 +98,34 @@ test.each([
   await pass(6_000)
   expect(searches).toEqual(expected)
   await (stopping ?? stop())
+})
+
+// Red when a failing heartbeat is reported every time, or during an outage that others report.
+test('a heartbeat is sent every 30 s, and one that is refused is reported once', async () => {
+  const beats: number[] = []
+  const failures: readonly (Error | undefined)[] = [
+    ...[undefined, new TypeError('down'), new Error('permission denied'), new Error('again')],
+    ...[undefined, new Error('permission denied')],
+  ]
+  const { background, clock, pass, warnings } = contextOf({
+    heartbeat: async () => {
+      beats.push(clock.runtime.monotonic())
+      const failure = failures[beats.length - 1]
+      if (failure !== undefined) throw failure
+    },
+  })
+  const { stop } = startBackground(background)
+  await pass(150_500)
+  expect(beats.map((atMs) => atMs - Number(beats[0]))).toEqual(
+    [0, 30, 60, 90, 120, 150].map((s) => s * 1_000),
+  )
+  expect(warnings).toMatchObject([
+    { err: { message: 'permission denied' } },
+    { err: { message: 'permission denied' } },
+  ])
+  await stop()
+  await pass(60_000)
+  expect(beats).toHaveLength(6)
 })
 
 test('what waits is looked at every five seconds by a guard that runs its events later', async () => {
