@@ -45,7 +45,21 @@ export {
   position,
   snsKey,
 } from './identity/resolvers.ts'
+
+// Messages of others: for the options `decode`, `eventKey` and `skip`.
 export { s3TestEvent, unwrapEventBridge, unwrapSns } from './identity/aws-envelopes.ts'
+export type { Decode, Unwrap } from './identity/envelope-traits.ts'
+export { s3Key } from './identity/s3-key.ts'
+export { debezium, debeziumKey } from './identity/debezium.ts'
+export {
+  type ConfluentMessage,
+  massTransitKey,
+  type S3Pointer,
+  unwrapCloudEvent,
+  unwrapConfluent,
+  unwrapMassTransit,
+  unwrapS3Pointer,
+} from './identity/envelopes.ts'
 
 // Errors: the first two are thrown by handlers, the others by onceward.
 export {

@@ -1,5 +1,6 @@
 import { processAloneLock } from '../concurrency/alone-lock.ts'
 import { systemRuntime } from '../concurrency/system-runtime.ts'
+import { type EnvelopeTraits, traitsOf } from '../identity/envelope-traits.ts'
 import { fingerprintRuleOf } from '../identity/fingerprint.ts'
 import {
   cloudEventKey,
@@ -35,7 +36,9 @@ export function resolveOptions<Payload, Tx, Decoded>(
   if (problems.length > 0) throw new ConfigurationError(problems.join('\n'))
   // Each user function receives values that other functions of the same user made. No other code links these types.
   const given = options as unknown as GuardOptions<unknown, unknown>
-  const { eventKey = DEFAULT_KEYS } = given
+  const traits = traitsOf(given.decode)
+  const ofEnvelope = traits.eventKey === undefined ? [] : [traits.eventKey]
+  const { eventKey = [...ofEnvelope, ...DEFAULT_KEYS] } = given
   const defaulted = withDefaults(given)
   const logger = safeLogger(given.logger ?? defaultLogger)
   return Object.freeze({
@@ -43,6 +46,7 @@ export function resolveOptions<Payload, Tx, Decoded>(
     ...defaulted,
     inbox: given.inbox,
     leases: given.leases,
+    skip: skipOf(given, traits),
     eventKey: typeof eventKey === 'function' ? [eventKey] : [...eventKey],
     orderingKey: given.orderingKey ?? (({ orderingKey }) => orderingKey),
     orderingKeyChosen: given.orderingKey !== undefined,
@@ -55,6 +59,15 @@ export function resolveOptions<Payload, Tx, Decoded>(
     reportOnce: reportsOnce(logger),
     runtime: given.runtime ?? { ...systemRuntime, alone: processAloneLock(logger) },
   })
+}
+
+/** What an envelope skips is no event, whatever the user skips besides. */
+function skipOf(
+  { skip }: Pick<GuardOptions<unknown, unknown>, 'skip'>,
+  { skip: isOfNoEvent }: EnvelopeTraits,
+): ResolvedOptions['skip'] {
+  if (isOfNoEvent === undefined || skip === undefined) return skip ?? isOfNoEvent
+  return (delivery) => isOfNoEvent(delivery) || skip(delivery)
 }
 
 /** A mistake in the user's code shows at every event. One line reports it. */

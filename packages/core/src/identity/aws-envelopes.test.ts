@@ -185,7 +185,7 @@ describe('an EventBridge event', () => {
     ).toMatchObject({
       reason: 'invalid-payload',
       error: expect.objectContaining({
-        message: expect.stringContaining('`unwrapEventBridge()` without a decoder'),
+        message: expect.stringContaining('leave the decoder out'),
         cause: expect.any(RangeError),
       }),
     })

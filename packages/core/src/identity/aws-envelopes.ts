@@ -1,9 +1,7 @@
 import type { DecodedDelivery, Delivery } from '../model/delivery.ts'
 import { InvalidPayloadError } from '../model/errors.ts'
-import { decodeJson } from './decode.ts'
-
-/** A function for the option `decode`. */
-type Decode<Decoded> = (body: Uint8Array, delivery: Delivery) => Decoded | Promise<Decoded>
+import type { Decode, Unwrap } from './envelope-traits.ts'
+import { fieldAsJson, fieldsOf, isText, jsonOf, parsed, parsedIf } from './json-fields.ts'
 
 /** What Amazon SNS wraps around a message for a queue without raw message delivery. */
 export interface SnsEnvelope {
@@ -20,7 +18,9 @@ export interface SnsEnvelope {
  * @param decode - Decodes the message. @defaultValue JSON
  * @throws {@link InvalidPayloadError} in the guard, for a subscription that still has to be confirmed.
  */
-export function unwrapSns<Decoded = unknown>(decode?: Decode<Decoded>): Decode<Decoded> {
+export function unwrapSns<Decoded = unknown>(): Unwrap<Decoded>
+export function unwrapSns<Decoded>(decode: Decode<Decoded>): Decode<Decoded>
+export function unwrapSns<Decoded>(decode?: Decode<Decoded>): Decode<Decoded> {
   return inside((body) => readSnsEnvelope(body)?.message, decode)
 }
 
@@ -33,39 +33,12 @@ export function unwrapSns<Decoded = unknown>(decode?: Decode<Decoded>): Decode<D
 export function unwrapEventBridge<Decoded = unknown>(decode?: Decode<Decoded>): Decode<Decoded> {
   return (body, delivery) => {
     const event = readEventBridge(body)
-    if (event === undefined) return (decode ?? (jsonOf as Decode<Decoded>))(body, delivery)
+    if (event === undefined) return (decode ?? (jsonOf as Unwrap<Decoded>))(body, delivery)
     // The detail is parsed already.
     return decode === undefined
       ? (event.detail as Decoded)
-      : decode(Buffer.from(detailText(body)), delivery)
+      : decode(fieldAsJson(body, 'detail'), delivery)
   }
-}
-
-/**
- * The detail as JSON, with its numbers as they were written: a decoder of the user may keep what a number cannot.
- *
- * @throws {@link InvalidPayloadError} for what can be read as JSON, but not written.
- */
-function detailText(body: Uint8Array): string {
-  try {
-    const { detail } = JSON.parse(Buffer.from(body).toString('utf8'), numberAsWritten) as Fields
-    return JSON.stringify(detail)
-  } catch (cause) {
-    const remedy = 'Decode it as JSON: `unwrapEventBridge()` without a decoder.'
-    throw new InvalidPayloadError(`The detail of the event nests too deep. ${remedy}`, { cause })
-  }
-}
-
-/** Not in every runtime, nor in the types of this version of ECMAScript. */
-const { rawJSON } = JSON as { readonly rawJSON?: (text: string) => unknown }
-
-function numberAsWritten(
-  _key: string,
-  value: unknown,
-  context?: { readonly source?: string },
-): unknown {
-  const source = typeof value === 'number' ? context?.source : undefined
-  return source === undefined || rawJSON === undefined ? value : rawJSON(source)
 }
 
 /**
@@ -112,31 +85,10 @@ function inside<Decoded>(
   }
 }
 
-const jsonOf = (body: Uint8Array): unknown => decodeJson(body).value
-
-type Fields = Readonly<Record<string, unknown>>
-
-/** The fields of a JSON object. Only bodies with the mark are parsed, because most are parsed by the guard already. */
-function parsedIf(body: Uint8Array, mark: string): Fields {
-  const bytes = Buffer.from(body.buffer, body.byteOffset, body.byteLength)
-  return bytes.includes(mark) ? parsed(bytes.toString('utf8')) : {}
-}
-
-function parsed(text: string): Fields {
-  try {
-    const value: unknown = JSON.parse(text)
-    return typeof value === 'object' && value !== null ? (value as Fields) : {}
-  } catch {
-    return {}
-  }
-}
-
-const isText = (value: unknown): value is string => typeof value === 'string' && value !== ''
-
 function toHeaders(attributes: unknown): SnsEnvelope['headers'] {
   if (typeof attributes !== 'object' || attributes === null) return {}
   const entries = Object.entries(attributes).flatMap(([name, attribute]: [string, unknown]) => {
-    const { Type, Value } = Object(attribute) as Fields
+    const { Type, Value } = fieldsOf(attribute)
     return typeof Value === 'string' && Type !== 'Binary' ? [[name.toLowerCase(), Value]] : []
   })
   // Not by assignment, because an attribute may be called __proto__.
@@ -144,6 +96,6 @@ function toHeaders(attributes: unknown): SnsEnvelope['headers'] {
 }
 
 function isS3Test(value: unknown): boolean {
-  const { Service, Event } = Object(value) as Fields
+  const { Service, Event } = fieldsOf(value)
   return Service === 'Amazon S3' && Event === 's3:TestEvent'
 }

@@ -3,10 +3,13 @@ import { afterAnswer, type MaybeAsync } from '../concurrency/maybe-async.ts'
 import { copyBody, type Delivery } from '../model/delivery.ts'
 import { describeError, InvalidPayloadError } from '../model/errors.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
+import { traitsOf } from './envelope-traits.ts'
 
 /** A decoded body. */
 export interface Decoded {
   readonly value: unknown
+  /** The part of the value that is compared, if an envelope knows that the rest differs between copies of an event. */
+  readonly compared?: unknown
   /** True if the value as JSON holds everything in the body; false if JavaScript rounded one of its numbers. */
   readonly isExact: boolean
 }
@@ -20,11 +23,14 @@ export function decodeByUser(
   decode: NonNullable<ResolvedOptions['decode']>,
   fingerprint: ResolvedOptions['fingerprint'],
 ): MaybeAsync<Decoded> {
-  return afterAnswer(decode(copyBody(delivery), delivery), (value) => ({
-    value,
+  const { compared } = traitsOf(decode)
+  return afterAnswer(decode(copyBody(delivery), delivery), (value) => {
+    const part = compared === undefined ? {} : { compared: compared(value) }
     // Only the rule `body` compares the decoded value. Looking through it for nothing would cost as much as decoding.
-    isExact: fingerprint === 'body' && isLosslessJson(value),
-  }))
+    const isExact =
+      fingerprint === 'body' && isLosslessJson('compared' in part ? part.compared : value)
+    return { value, ...part, isExact }
+  })
 }
 
 /** Strict, because replacement characters would make two different bodies equal. */

@@ -46,7 +46,10 @@ export function fingerprintOf(
 ): MaybeAsync<Fingerprint> {
   if (rule === 'none') return 0n as Fingerprint
   if (typeof rule === 'function') return fingerprintBy(rule, payload)
-  return toFingerprint(rule, digestOf(canonicalText(decoded) ?? body))
+  const text = canonicalText(decoded)
+  // The body of a copy differs in what is not compared, and then nothing is left to compare.
+  if (text === undefined && 'compared' in decoded) return 0n as Fingerprint
+  return toFingerprint(rule, digestOf(text ?? body))
 }
 
 function fingerprintBy(
@@ -96,10 +99,10 @@ function toFingerprint(rule: FingerprintRule, digestInHex: string): Fingerprint 
 }
 
 /** Undefined if two different bodies could have the same text, or the value has none, as for a lone surrogate. */
-function canonicalText({ value, isExact }: Decoded): string | undefined {
-  if (!isExact) return undefined
+function canonicalText(decoded: Decoded): string | undefined {
+  if (!decoded.isExact) return undefined
   try {
-    return canonicalize(value)
+    return canonicalize('compared' in decoded ? decoded.compared : decoded.value)
   } catch {
     return undefined
   }

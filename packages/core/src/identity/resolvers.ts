@@ -3,6 +3,7 @@ import type { DecodedDelivery, Delivery } from '../model/delivery.ts'
 import { ConfigurationError, InvalidPayloadError } from '../model/errors.ts'
 import type { Resolver } from '../options/options.ts'
 import { readEventBridge, readSnsEnvelope } from './aws-envelopes.ts'
+import { fieldsOf, isText, parsedIf } from './json-fields.ts'
 
 /** How transports spell the attributes of a CloudEvent. AMQP 0-9-1 has no CloudEvents binding, so several are in use. */
 const CLOUD_EVENT_HEADERS = ['ce_', 'ce-', 'cloudevents:', 'cloudevents_'].map((prefix) => ({
@@ -95,7 +96,7 @@ export function positionOf({ source }: Pick<Delivery, 'source'>): string | undef
 }
 
 /** The resolver's kind, then each part after its length, so that no two lists of parts have the same key. */
-function compose(kind: string, ...parts: readonly string[]): string {
+export function compose(kind: string, ...parts: readonly string[]): string {
   return `${kind}${parts.map((part) => `:${Buffer.byteLength(part)}:${part}`).join('')}`
 }
 
@@ -116,11 +117,17 @@ function binaryCloudEvent({ headers }: Pick<Delivery, 'headers'>): string | unde
 
 const STRUCTURED = /^application\/cloudevents\+json\s*(;|$)/i
 
-function structuredCloudEvent({ contentType }: Delivery, decoded: unknown): string | undefined {
-  if (decoded === null || typeof decoded !== 'object') return undefined
-  const { specversion, source, id } = decoded as Partial<Readonly<Record<string, unknown>>>
+function structuredCloudEvent(
+  { body, contentType }: Delivery,
+  decoded: unknown,
+): string | undefined {
+  const { specversion, source, id } = fieldsOf(decoded)
   const isStructured = typeof specversion === 'string' || STRUCTURED.test(contentType ?? '')
-  return isStructured ? toCloudEventKey(source, id) : undefined
+  const found = isStructured ? toCloudEventKey(source, id) : undefined
+  if (found !== undefined) return found
+  // A decoder such as `unwrapCloudEvent` has kept only the data.
+  const event = parsedIf(body, '"specversion"')
+  return isText(event['specversion']) ? toCloudEventKey(event['source'], event['id']) : undefined
 }
 
 function toCloudEventKey(source: unknown, id: unknown): string | undefined {
@@ -143,7 +150,7 @@ export interface OwnResolver extends Resolver {
   readonly [OWN_READ]?: OwnRead
 }
 
-function ownResolver(read: OwnRead): OwnResolver {
+export function ownResolver(read: OwnRead): OwnResolver {
   const resolver: Resolver = (delivery) => read(delivery, decodedOf(delivery))
   return Object.assign(resolver, { [OWN_READ]: read })
 }

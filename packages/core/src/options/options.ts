@@ -95,7 +95,8 @@ export interface CommonOptions<Payload, Decoded> {
   /**
    * Identity of the event as its producer means it: a well-formed string or a safe integer, 1–1024 bytes. The first
    * resolver that finds one wins. Default: `[cloudEventKey(), idempotencyKeyHeader(), snsKey(), eventBridgeKey()]`.
-   * Broker ids are not a default, because a copy that the producer sends has a new id.
+   * Broker ids are not a default, because a copy that the producer sends has a new id. Envelopes that know the key of their
+   * messages (`decode: unwrapMassTransit()`, `decode: debezium()`) are tried first.
    */
   readonly eventKey?: Resolver<NoInfer<Payload>> | readonly Resolver<NoInfer<Payload>>[] | undefined
   /** Keys are unique per tenant. If it is set and finds no tenant, the key counts as missing. Default: no tenants. */

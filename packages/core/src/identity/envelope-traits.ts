@@ -1,0 +1,31 @@
+import type { DecodedDelivery, Delivery } from '../model/delivery.ts'
+import type { Resolver } from '../options/options.ts'
+
+/** A function for the option `decode`. */
+export type Decode<Decoded> = (body: Uint8Array, delivery: Delivery) => Decoded | Promise<Decoded>
+
+/** A function for the option `decode` that reads nothing but the body, so that it serves routes and webhooks too. */
+export type Unwrap<Decoded> = (body: Uint8Array) => Decoded
+
+/** What an envelope knows of its messages besides their payload. The guard's own options come before it. */
+export interface EnvelopeTraits {
+  /** Tried before the default resolvers. */
+  readonly eventKey?: Resolver | undefined
+  /** Skipped besides what the option `skip` says. */
+  readonly skip?: ((delivery: DecodedDelivery<unknown>) => boolean) | undefined
+  /** The part of the decoded body that the fingerprint `'body'` compares. Default: all of it. */
+  readonly compared?: ((decoded: unknown) => unknown) | undefined
+}
+
+/** `Symbol.for`: the envelope may come from another copy of this package. */
+const TRAITS = Symbol.for('onceward.envelope-traits')
+
+export function withTraits<Decode extends object>(decode: Decode, traits: EnvelopeTraits): Decode {
+  return Object.defineProperty(decode, TRAITS, { value: traits })
+}
+
+/** The traits of the option `decode`. None for functions of users. */
+export function traitsOf(decode: unknown): EnvelopeTraits {
+  const traits: unknown = typeof decode === 'function' ? Reflect.get(decode, TRAITS) : undefined
+  return (traits as EnvelopeTraits | undefined) ?? {}
+}
