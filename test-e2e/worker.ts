@@ -4,9 +4,11 @@
  */
 import { flushCompileCache } from 'node:module'
 import {
+  type AfterCommitInfo,
   type Consumption,
   createGuard,
   type Delivery,
+  type GuardEvent,
   type OutcomeRecord,
   position,
 } from '@onceward/core'
@@ -59,12 +61,22 @@ const guard = createGuard<PoolClient, unknown, Order>(
     ...(config.concurrency === undefined ? {} : { concurrency: config.concurrency }),
     deadlineMs: config.deadlineMs ?? 30_000,
     retry: { attempts: config.attempts ?? 5, baseMs: config.retryBaseMs ?? 100 },
+    ...(config.replies === true ? { afterCommit: reply } : {}),
     observe: (record) => say({ kind: 'settled', settled: toSettled(record) }),
     logger,
     runtime,
   },
   createHandler(config, crash),
 )
+
+async function reply(
+  _: unknown,
+  { payload }: GuardEvent<Order>,
+  { duplicate }: AfterCommitInfo,
+): Promise<void> {
+  await crash.at('before-reply', [payload.id])
+  await pool.query('insert into replies values ($1, $2)', [payload.id, duplicate])
+}
 
 /** A decoder that dies of some orders, as one does that runs out of memory. */
 function decodeOrder(body: Uint8Array): Order {

@@ -115,6 +115,15 @@ export const ROWS: readonly Row[] = [
     ...once,
   },
   {
+    // Red when the message is acknowledged before `afterCommit` has answered, or when a duplicate does not call it.
+    title: 'after COMMIT, before `afterCommit`',
+    death: at('before-reply'),
+    leaves: 'd',
+    lease: 'none',
+    finds: 'duplicate',
+    ...once,
+  },
+  {
     // Red when a claim ignores `on conflict`, or when the row is deleted after the run.
     title: 'after `done`, before ack',
     trap: 'acceptance A1',

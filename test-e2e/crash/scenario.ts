@@ -28,6 +28,7 @@ export async function play(scenario: Scenario, broker: RunningBroker): Promise<v
     queue: await broker.createQueue(),
     worker: {
       ...{ transaction, retryBaseMs: RETRY_MS, random: 0.5, longestDeferMs: LONGEST_DEFER_MS },
+      replies: isOfReply(row),
       ...cache.config,
     },
   })
@@ -176,6 +177,8 @@ async function becomesTrue(testbed: Testbed, row: Row): Promise<void> {
   expect(await testbed.effects()).toEqual(Object.fromEntries(ids.map((id) => [id, 1])))
 }
 
+const isOfReply = ({ death }: Row): boolean => death.kind === 'at' && death.point === 'before-reply'
+
 /** Until the dead worker's lease expires, its successor defers the event. */
 const isWaiting = (why: string): boolean => why === 'in-progress' || why === 'store-down'
 
@@ -184,6 +187,10 @@ async function settledAs(testbed: Testbed, row: Row, successor: WorkerProcess): 
     successor.settled.find(({ id, why }) => id === VICTIM && !isWaiting(why))?.why
   await testbed.until(async () => finds(), { what: 'a redelivery, or the run of a parked event' })
   expect(finds()).toBe(row.finds)
+  if (isOfReply(row)) {
+    const { rows } = await testbed.pool.query('select * from replies where id = $1', [VICTIM])
+    expect(rows).toContainEqual({ id: VICTIM, is_of_duplicate: true })
+  }
   const dead = row.effects === 0 ? [{ id: VICTIM, state: 'x', reason: 'fatal' }] : []
   // RabbitMQ does not count messages in flight, so an empty queue does not mean that all are settled.
   await testbed.until(async () => (await testbed.troubles()).every(({ published }) => published), {

@@ -16,6 +16,7 @@ create table effects (
 create table balances (account int primary key, cents bigint not null);
 create table afterwards (id text not null);
 create table mended (id text primary key);
+create table replies (id text not null, is_of_duplicate boolean not null);
 create table full_disk (yes boolean);
 create function fill_disk() returns void language plpgsql as $$
 begin

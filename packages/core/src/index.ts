@@ -2,7 +2,7 @@
 
 // The guard: what one makes, and what it does with a delivery.
 export { createBatchGuard, createGuard } from './guard/guard.ts'
-export type { Guard } from './model/guard-port.ts'
+export type { Guard, ProcessOptions } from './model/guard-port.ts'
 export type { DecodedDelivery, Delivery, DeliverySource, GuardEvent } from './model/delivery.ts'
 export type {
   AbandonReason,
@@ -20,6 +20,7 @@ export type { WrappedConsumption } from './adapter/wrap.ts'
 
 // What a user gives it.
 export type {
+  AfterCommitInfo,
   BatchHandler,
   CommonOptions,
   GuardOptions,

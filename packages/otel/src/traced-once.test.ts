@@ -17,15 +17,15 @@ test('a handler that answers the query builder of a library runs its query once'
       setImmediate(() => done(queries))
     },
   } as unknown as Promise<number>
-  const onDuplicate = (_: unknown, result: unknown): void => void results.push(result)
+  const afterCommit = (result: unknown): void => void results.push(result)
   const results: unknown[] = []
   const guard = createGuard(
-    { consumer: 'billing', inbox: memoryInbox(), onDuplicate },
+    { consumer: 'billing', inbox: memoryInbox(), afterCommit },
     traced(() => query, { tracerProvider }),
   )
   await guard.processBatch([toDelivery(1, { messageId: 'm' }), toDelivery(1, { messageId: 'm' })])
   await guard.close()
-  expect([queries, results, spans().length]).toEqual([1, [1], 1])
+  expect([queries, results, spans().length]).toEqual([1, [1, 1], 1])
 })
 
 /** Spans that count how often they end. */

@@ -57,8 +57,7 @@ createBatchGuard(
 
 createGuard(
   { consumer: 'a', inbox },
-  // @ts-expect-error what a handler returns is stored as JSON
-  traced(() => 1n),
+  traced(async (_, { tx }) => tx.query('select 1')),
 )
 
 // Without a schema the payload is unknown, and all the rest has its type.

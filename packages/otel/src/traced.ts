@@ -26,7 +26,8 @@ const NAMES = { tracerProvider: true } as const
 
 type Event = GuardEvent<unknown>
 type Given = Event | readonly Event[]
-type Nothing = void | Promise<void>
+// biome-ignore lint/suspicious/noConfusingVoidType: the result of a handler of `createBatchGuard`
+type Nothing = void | Promise<unknown>
 /**
  * The first parameter of a handler whose guard has no schema, so that nothing else gives its type. The guards expect
  * different results: a handler of `createBatchGuard` returns nothing, so it takes a list.

@@ -47,6 +47,8 @@ export type CrashPoint =
   | 'in-transaction'
   /** With leases only: the transaction is committed. The lease store was not told. */
   | 'before-complete'
+  /** The transaction is committed, and the lease store was told. `afterCommit` begins. */
+  | 'before-reply'
   /** The outcome is stored. The adapter has no settlement yet. */
   | 'before-ack'
   /** The failure is stored. The adapter has no settlement yet. */
@@ -100,6 +102,8 @@ export interface WorkerConfig {
   /** The guard has a `decode` of its own, which some orders kill. */
   readonly decodes?: boolean | undefined
   readonly retryBaseMs?: number | undefined
+  /** `afterCommit` writes a row for each call. */
+  readonly replies?: boolean | undefined
   readonly crash?: { readonly at: CrashPoint; readonly id: string } | undefined
   /** What this worker's wall clock is off by, ms. */
   readonly clockOffsetMs?: number | undefined

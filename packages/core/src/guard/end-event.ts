@@ -1,11 +1,10 @@
 import { andThen, type MaybeAsync } from '../concurrency/maybe-async.ts'
-import { answerWithin, LATE } from '../concurrency/timeout.ts'
 import { unrecordedConflict } from '../lease/claim.ts'
 import { completeLease } from '../lease/complete.ts'
-import { describeError } from '../model/errors.ts'
-import { type InFlightEvent, toGuardEvent } from '../model/in-flight-event.ts'
+import type { InFlightEvent } from '../model/in-flight-event.ts'
 import { copyOutcome, type Outcome } from '../settlement/outcome.ts'
 import { conflictOutcome } from '../transaction/stored-state.ts'
+import { callAfterCommit } from './after-commit.ts'
 import { factsOf, type Processing, storeFailure } from './processing.ts'
 import type { Received } from './receive.ts'
 
@@ -33,18 +32,21 @@ export function end(
 ): MaybeAsync<void> {
   if (event.isOver === true) return undefined
   event.isOver = true
-  const { lanes, settling: all, stopping } = processing
+  const { lanes, options, settling: all, stopping } = processing
   const { lane } = event.member
   const { id } = event.member.event
   lanes.note(event.member, outcome)
   // 4. Complete: tell the lease store the outcome, always after the commit.
-  const completing = complete(processing, event, outcome)
+  const { leases } = processing.stores
+  const completing = leases === undefined ? undefined : completeLease(leases, event.member, outcome)
   const before = lane === undefined ? undefined : stopping.get(lane)
   const ready = before === undefined ? completing : Promise.all([before, completing])
   let settling: MaybeAsync<void> | undefined
   try {
     settling = andThen<unknown, void>(ready, () =>
-      observe(processing, event, { outcome, handlerMs }),
+      andThen(callAfterCommit(processing, event.member, outcome), (last) =>
+        observe(processing, event, { outcome: last, handlerMs }),
+      ),
     )
   } finally {
     if (!(settling instanceof Promise)) event.endFlight?.()
@@ -52,21 +54,10 @@ export function end(
   if (settling instanceof Promise) {
     const settled = Promise.all([settling.finally(event.endFlight), all.get(id)])
     all.set(id, settled)
-    if (lane !== undefined && lanes.isStopped(lane)) stopping.set(lane, settled)
+    const isNext = lanes.isStopped(lane) || options.afterCommit !== undefined
+    if (lane !== undefined && isNext) stopping.set(lane, settled)
   }
   return completing
-}
-
-function complete(
-  processing: Processing,
-  { member }: Received,
-  outcome: Outcome,
-): MaybeAsync<void> {
-  const { leases } = processing.stores
-  const completing = leases === undefined ? undefined : completeLease(leases, member, outcome)
-  return outcome.kind === 'duplicate'
-    ? andThen(completing, () => callOnDuplicate(processing, member, outcome.result))
-    : completing
 }
 
 interface Ending {
@@ -103,8 +94,7 @@ async function copyEnd(
 ): Promise<Outcome> {
   if (leaderConflicts(outcome)) return conflictOf(processing, member)
   if (outcome.kind !== 'processed' && outcome.kind !== 'duplicate') return copyOutcome(outcome)
-  await callOnDuplicate(processing, member, outcome.result)
-  return { kind: 'duplicate', result: outcome.result }
+  return callAfterCommit(processing, member, { kind: 'duplicate', result: outcome.result })
 }
 
 /** Each message that is refused for its payload is judged, and recorded, for itself. */
@@ -122,32 +112,4 @@ async function conflictOf(processing: Processing, member: InFlightEvent): Promis
   } catch (error) {
     return storeFailure(processing, error)
   }
-}
-
-/** Hands the stored result of a duplicate to the user. Parked events are not reported: no broker delivered them. */
-export function callOnDuplicate(
-  { options, signals }: Processing,
-  member: InFlightEvent,
-  result: unknown,
-): MaybeAsync<void> {
-  const { logger, onDuplicate, runtime } = options
-  if (onDuplicate === undefined || member.parked !== undefined) return undefined
-  const deadlineMs = signals.bounded(options.deadlineMs)
-  const { id: eventId } = member.event
-  const call = async (): Promise<void> => onDuplicate(toGuardEvent(member, 1), result)
-  return answerWithin(runtime, call(), deadlineMs).then(
-    (answer) => {
-      if (answer !== LATE) return
-      logger.error(
-        { eventId, deadlineMs },
-        'onDuplicate gave no answer within deadlineMs and the duplicate is acked: fix the hook',
-      )
-    },
-    (error: unknown) => {
-      logger.error(
-        { eventId, err: describeError(error) },
-        'onDuplicate threw and the duplicate is acked: fix the hook',
-      )
-    },
-  )
 }

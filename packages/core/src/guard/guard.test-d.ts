@@ -103,10 +103,23 @@ createGuard({ consumer: 'billing' }, () => {})
 createGuard({ consumer: 'billing', inbox, onStoreDown: 'unguarded' }, () => {})
 // @ts-expect-error leases alone need a policy for takeovers
 createGuard({ consumer: 'billing', leases }, () => {})
-// @ts-expect-error a driver's result is not JSON
-createGuard({ consumer: 'billing', inbox }, (_, { tx }) => tx.query('select 1'))
-// @ts-expect-error neither is a BigInt
-createGuard({ consumer: 'billing', inbox }, () => 5n)
+// The short form returns the result of the driver.
+createGuard({ consumer: 'billing', inbox }, async (_, { tx }) => tx.query('select 1'))
+createBatchGuard({ consumer: 'billing', inbox }, async (_, { tx }) => tx.query('select 1'))
+createGuard(
+  {
+    consumer: 'billing',
+    inbox,
+    schema,
+    afterCommit: async (result, { payload, headers }, { duplicate }) => {
+      expectTypeOf(result).toEqualTypeOf<unknown>()
+      expectTypeOf(payload).toEqualTypeOf<{ orderId: string; cents: number }>()
+      expectTypeOf(headers['reply-to']).toEqualTypeOf<string | undefined>()
+      expectTypeOf(duplicate).toEqualTypeOf<boolean>()
+    },
+  },
+  () => ({ orderId: 'o' }),
+)
 // @ts-expect-error a batch has no result
 createBatchGuard({ consumer: 'billing', inbox, transaction: 'each' }, () => {})
 

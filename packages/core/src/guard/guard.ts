@@ -1,11 +1,11 @@
 import { types } from 'node:util'
 import type { Delivery } from '../model/delivery.ts'
 import { ConfigurationError, ConflictError } from '../model/errors.ts'
-import { attachPort, type Guard } from '../model/guard-port.ts'
+import { attachPort, type Guard, type ProcessOptions } from '../model/guard-port.ts'
 import type { Settlement } from '../model/settlement.ts'
 import type { BatchHandler, GuardOptions, Handler, InboxGuardOptions } from '../options/options.ts'
 import type { CallerRetries, ResolvedOptions } from '../options/resolved-options.ts'
-import { hasMethod } from '../support/wrong-arguments.ts'
+import { hasMethod, refuseUnknownNames } from '../support/wrong-arguments.ts'
 import type { HandlerCall } from '../transaction/engine.ts'
 import { resolveOptions } from './resolve-options.ts'
 import { RunningGuard } from './running-guard.ts'
@@ -111,18 +111,19 @@ function makeGuard(options: ResolvedOptions, call: HandlerCall): Guard {
   const port = new RunningGuard(options, call)
   const guard: Guard = {
     consumer: options.consumer,
-    process: (delivery) => {
-      const error = deliveryError('The argument of `process`', delivery)
+    process: (delivery, given) => {
+      const error =
+        deliveryError('The argument of `process`', delivery) ?? optionsError('process', given)
       if (error !== undefined) return Promise.reject(error)
-      return port.run([delivery]).then(([settlement]) => {
+      return port.run([delivery], given ?? undefined).then(([settlement]) => {
         if (settlement?.kind === 'defer') throwIfAsked(options, settlement)
         return settlement as Settlement
       })
     },
-    processBatch: (deliveries) => {
-      const error = deliveriesError(deliveries)
+    processBatch: (deliveries, given) => {
+      const error = deliveriesError(deliveries) ?? optionsError('processBatch', given)
       if (error !== undefined) return Promise.reject(error)
-      return port.run(deliveries).then((settlements) => {
+      return port.run(deliveries, given ?? undefined).then((settlements) => {
         for (const settlement of settlements)
           if (settlement.kind === 'defer') throwIfAsked(options, settlement)
         return settlements
@@ -132,6 +133,20 @@ function makeGuard(options: ResolvedOptions, call: HandlerCall): Guard {
   }
   attachPort(guard, port)
   return guard
+}
+
+/** The error of options that the call does not know. `map(guard.process)` passes an index, which is nobody's wish. */
+function optionsError(
+  caller: string,
+  given: ProcessOptions | undefined,
+): ConfigurationError | undefined {
+  if (typeof given !== 'object' || given === null) return undefined
+  try {
+    refuseUnknownNames(caller, given, { needsResult: true })
+    return undefined
+  } catch (error) {
+    return error as ConfigurationError
+  }
 }
 
 /** Throws configuration errors to the caller, and conflicts if the user chose `onConflict: 'throw'`. */

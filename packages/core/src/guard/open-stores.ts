@@ -1,23 +1,21 @@
 import { createHeldBackoff } from '../concurrency/backoff.ts'
 import { type Breaker, createBreaker } from '../concurrency/breaker.ts'
-import { andThen, type MaybeAsync } from '../concurrency/maybe-async.ts'
 import { createRecentIds } from '../concurrency/recent-ids.ts'
 import { createSemaphore, type Semaphore } from '../concurrency/semaphore.ts'
 import { track } from '../concurrency/timeout.ts'
 import { fingerprintRuleOf } from '../identity/fingerprint.ts'
-import { identify } from '../identity/identify.ts'
 import type { Leases } from '../lease/claim.ts'
 import { openNowOrLater } from '../lease/open-later.ts'
 import { createLeaseRenewer } from '../lease/renew.ts'
 import { sharedLeaseStore, type WatchedLeases } from '../lease/shared-lease-store.ts'
-import { describeError, RetryableError } from '../model/errors.ts'
-import type { InFlightEvent } from '../model/in-flight-event.ts'
+import { describeError } from '../model/errors.ts'
 import type { IdentifiedEvent, Inbox, InboxSession } from '../model/inbox.ts'
 import type { LeaseRegistration, LeaseSession } from '../model/lease-store.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import type { Engine, HandlerCall } from '../transaction/engine.ts'
 import { watchTx } from '../transaction/handler-context.ts'
 import { createLateReleases } from '../transaction/release-later.ts'
+import { decodeAgain } from './decode-again.ts'
 
 /** The open stores of a guard. */
 export type OpenStores = OpenInbox | OpenLeases
@@ -142,22 +140,6 @@ async function closed(session: InboxSession<unknown>): Promise<void> {
   } catch {
     // The opening has failed, and that error is the one to report.
   }
-}
-
-function decodeAgain(
-  options: ResolvedOptions,
-  { event: { delivery } }: InFlightEvent,
-): MaybeAsync<unknown> {
-  return andThen(identify(delivery, options), (identified) => {
-    if ('payload' in identified) return identified.payload
-    // The event was identified a moment ago, so a user function answers differently now. The handler may have changed
-    // the first payload, so this attempt fails.
-    const cause = 'error' in identified ? identified.error : undefined
-    throw new RetryableError(
-      'The payload could not be decoded again for the next run: a function of the options answered differently. Make `decode`, `schema` and the resolvers depend on the message alone.',
-      { cause },
-    )
-  })
 }
 
 async function openLeases(

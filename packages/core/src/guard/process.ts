@@ -161,6 +161,7 @@ async function runPart(processing: Processing, events: readonly Received[]): Pro
   } catch (error) {
     failAll(processing, open, error)
   }
+  await afterCommits(processing, open)
 }
 
 async function runEvent(processing: Processing, event: Received): Promise<void> {
@@ -170,6 +171,16 @@ async function runEvent(processing: Processing, event: Received): Promise<void> 
   } catch (error) {
     failAll(processing, [event], error)
   }
+  await afterCommits(processing, [event])
+}
+
+/** The next event of a lane starts after `afterCommit` of the one before it, and no more calls run than handlers. */
+async function afterCommits(
+  { options, settling }: Processing,
+  events: readonly Received[],
+): Promise<void> {
+  if (options.afterCommit === undefined) return
+  await Promise.all(events.map(({ member }) => settling.get(member.event.id)))
 }
 
 /** Waits until this process has the event in flight no more, and claims it. Otherwise the event is deferred. */

@@ -36,25 +36,27 @@ export interface Processing extends Omit<GuardParts, 'publisher'> {
   readonly signals: StopSignals
   /** The events are only stored. They run later. */
   readonly isParking: boolean
+  /** The caller reads the results of the handlers. */
+  readonly isResultRead?: boolean | undefined
   readonly lanes: Lanes<Outcome>
   /** Settlements that wait for the lease store or for copies, by event. */
   readonly settling: Map<EventId, Promise<unknown>>
-  /** The same for a lane that has stopped: the settlement that the next one of the lane follows. */
+  /** By lane: the settlement that the next one of the lane follows, if the lane has stopped or `afterCommit` is called. */
   readonly stopping: Map<string, Promise<unknown>>
   /** Step 5. Called once for each delivery, with its index in the call, after everything is stored. */
   readonly observe: (index: number, outcome: Outcome, facts: Facts) => void
 }
 
-type Call = Pick<Processing, 'stores' | 'signals' | 'observe'>
+type Call = Pick<Processing, 'stores' | 'signals' | 'observe' | 'isResultRead'>
 
 /** @param isParking - The events are only stored. They run later. */
 export function startProcessing(
   { breaker, call, inFlight, options }: Omit<GuardParts, 'publisher'>,
-  { observe, signals, stores }: Call,
+  { isResultRead, observe, signals, stores }: Call,
   isParking: boolean = options.callerRetries?.runsLater === true,
 ): Processing {
   return {
-    ...{ options, call, breaker, inFlight, stores, signals, observe, isParking },
+    ...{ options, call, breaker, inFlight, stores, signals, observe, isParking, isResultRead },
     lanes: new Lanes({ stopsLane, laneFollowerOutcome }),
     settling: new Map(),
     stopping: new Map(),

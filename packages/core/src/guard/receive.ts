@@ -51,7 +51,7 @@ export interface Decided {
   readonly lane?: string | undefined
 }
 
-export type ReceiveContext = Pick<Processing, 'options' | 'stores' | 'breaker'>
+export type ReceiveContext = Pick<Processing, 'options' | 'stores' | 'breaker' | 'isResultRead'>
 
 /** Step 1 for all deliveries of a call: identify, record refused messages, group the copies of one event. */
 export function receive(
@@ -86,7 +86,7 @@ function sort(
     const delivery = deliveries[index] as Delivery
     switch (identified.kind) {
       case 'identified': {
-        const member = toInFlight(options, { index, delivery }, identified)
+        const member = toInFlight(context, { index, delivery }, identified)
         const first = byId?.get(member.event.id)
         const same = first && groupOf(first, member)
         if (same !== undefined) same.copies.push(member)
@@ -157,12 +157,12 @@ interface Placed {
 }
 
 function toInFlight(
-  { observe }: ResolvedOptions,
+  { isResultRead, options: { observe } }: ReceiveContext,
   { delivery, index }: Placed,
-  { event, orderingKey, payload }: Extract<Identified, { kind: 'identified' }>,
+  { event, orderingKey: lane, payload }: Extract<Identified, { kind: 'identified' }>,
 ): InFlightEvent {
   const timings = observe === undefined ? undefined : {}
-  return { index, event, payload, lane: orderingKey, suspect: isSuspect(delivery), timings }
+  return { index, event, payload, lane, suspect: isSuspect(delivery), isResultRead, timings }
 }
 
 /** The lane of a message that could not be read. A custom lane is known only after that. */

@@ -9,8 +9,7 @@ import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { WrongAnswerError } from '../options/wrong-answer.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import { failureOutcome } from '../settlement/retry-rule.ts'
-import type { HandlerCall } from '../transaction/engine.ts'
-import { assertStorable } from '../transaction/handler-result.ts'
+import { assertStorable, storableAfterEffect } from '../transaction/handler-result.ts'
 import { type HandlerEnd, runHandler } from '../transaction/run-handler.ts'
 import { end } from './end-event.ts'
 import { type Processing, STORE_DOWN_MS } from './processing.ts'
@@ -100,6 +99,11 @@ async function runClaimed(
   }
   const attempt = member.leaseAttempt ?? attemptWithoutRecord(member)
   let isDecided = false
+  /** The handler is never a batch handler: batches need an inbox, and the options are refused without one. */
+  const run = async (event: Event, context: HandlerContext<undefined>): Promise<Takeover> => {
+    const value: unknown = await (call.handler as Handler<unknown, undefined>)(event, context)
+    return { kind: 'done', result: storableAfterEffect(options, member, value)?.value }
+  }
   const end = await runHandler(
     { options, signals, hold },
     {
@@ -115,7 +119,7 @@ async function runClaimed(
         // An answer after the deadline is ignored: another process may have called `onTakeover` meanwhile.
         context.signal.throwIfAborted()
         isDecided = true
-        return decision.kind === 'retry' ? handle(call, event, leased) : decision
+        return decision.kind === 'retry' ? run(event, leased) : decision
       },
     },
   )
@@ -140,17 +144,6 @@ function toTakeover(answer: unknown): Takeover {
   if (kind !== 'done') throw new WrongAnswerError('onTakeover', answer)
   assertStorable(result)
   return { kind, result: result as Json | undefined }
-}
-
-/** The handler is never a batch handler: batches need an inbox, and the options are refused without one. */
-async function handle(
-  { handler }: HandlerCall,
-  event: Event,
-  context: HandlerContext<undefined>,
-): Promise<Takeover> {
-  const value: unknown = await (handler as Handler<unknown, undefined>)(event, context)
-  assertStorable(value)
-  return { kind: 'done', result: value as Json | undefined }
 }
 
 async function toOutcome(leases: Leases, member: InFlightEvent, end: HandlerEnd): Promise<Outcome> {
@@ -186,7 +179,7 @@ async function completeLeased(
   const attempt = member.leaseAttempt ?? 1
   if (value.kind !== 'done') return { kind: 'dead', reason: 'takeover', attempt }
   const { result } = value
-  if (member.lease === undefined) return { kind: 'unguarded' }
+  if (member.lease === undefined) return { kind: 'unguarded', result }
   const held = { id: member.event.id, ownerToken: member.lease.ownerToken, result }
   for (let left = COMPLETE_TRIES; ; left -= 1) {
     try {

@@ -1,6 +1,7 @@
 import { ALONE_WAIT_MS } from '../concurrency/alone-lock.ts'
 import type { Semaphore } from '../concurrency/semaphore.ts'
 import type { StopSignals } from '../concurrency/stop-signals.ts'
+import type { Json } from '../model/brands.ts'
 import { unrunError } from '../model/errors.ts'
 import { type InFlightEvent, toGuardEvent } from '../model/in-flight-event.ts'
 import type { InboxTransaction } from '../model/inbox.ts'
@@ -9,7 +10,7 @@ import type { ResolvedOptions } from '../options/resolved-options.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import { failureOutcome } from '../settlement/retry-rule.ts'
 import type { Engine } from '../transaction/engine.ts'
-import { assertStorable } from '../transaction/handler-result.ts'
+import { storableAfterEffect, storableResult } from '../transaction/handler-result.ts'
 import { type HandlerEnd, runHandler, type TimedEnd } from '../transaction/run-handler.ts'
 import { type Processing, storeFailure } from './processing.ts'
 
@@ -74,7 +75,9 @@ async function commit(run: UnclaimedRun, transaction: InboxTransaction<unknown>)
     return { outcome: outcomeOf(processing.options, member, end), handlerMs }
   }
   const answer = await transaction.commit({ results: new Map(), recovered: [] })
-  if (answer.kind === 'committed') return { outcome: { kind: 'unguarded' }, handlerMs }
+  if (answer.kind === 'committed') {
+    return { outcome: outcomeOf(processing.options, member, end), handlerMs }
+  }
   const outcome: Outcome =
     answer.kind === 'rolled-back'
       ? outcomeOf(processing.options, member, { kind: 'threw', error: answer.error })
@@ -94,20 +97,22 @@ function runUnclaimedHandler(
       about: { attempt, idempotencyKey: member.event.id, key: member.event.key },
       toEvent: () => toGuardEvent(member, attempt),
       handler: async (event, context) => {
-        const value: unknown = await (call.kind === 'single'
-          ? call.handler(event, context)
-          : call.handler([event], context))
-        if (transaction === undefined) assertStorable(value)
-        // Nothing is stored, but it may be an effect that has not happened.
-        const error = transaction && unrunError(value)
-        if (error !== undefined) throw error
+        if (call.kind === 'batch') {
+          const error = unrunError(await call.handler([event], context))
+          if (error !== undefined) throw error
+          return undefined
+        }
+        const value: unknown = await call.handler(event, context)
+        // Nothing is stored, but `afterCommit` reads it, and it may be an effect that has not happened.
+        const check = transaction === undefined ? storableAfterEffect : storableResult
+        return check(options, member, value)?.value
       },
     },
   )
 }
 
 function outcomeOf(options: ResolvedOptions, member: InFlightEvent, end: HandlerEnd): Outcome {
-  if (end.kind === 'returned') return { kind: 'unguarded' }
+  if (end.kind === 'returned') return { kind: 'unguarded', result: end.value as Json | undefined }
   if (end.kind === 'drained') return { kind: 'abandoned', reason: 'closing' }
   return failureOutcome(options, attemptWithoutRecord(member), end.error)
 }

@@ -79,6 +79,7 @@ function tellStore(
     case 'not-due':
     case 'conflict':
     case 'not-stored':
+    case 'after-commit-failed':
     case 'store-down':
     case 'abandoned':
       return store.release([held])

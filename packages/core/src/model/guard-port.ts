@@ -6,6 +6,15 @@ import type { Logger } from './logger.ts'
 import type { Runtime } from './runtime.ts'
 import type { DeferCause, Settlement } from './settlement.ts'
 
+/** Options of one call of `process` or `processBatch`. */
+export interface ProcessOptions {
+  /**
+   * The caller reads `result` of the settlement. A handler's return value that is not plain JSON then fails the attempt;
+   * otherwise it is ignored. Default: false.
+   */
+  readonly needsResult?: boolean | undefined
+}
+
 /** The guard as its user sees it. */
 export interface Guard {
   readonly consumer: string
@@ -15,9 +24,12 @@ export interface Guard {
    * @throws {@link ConfigurationError} The argument is not a {@link Delivery}, or an option does not fit the stores.
    * @throws {@link ConflictError} With `onConflict: 'throw'`: the key was used before with another payload.
    */
-  process(delivery: Delivery): Promise<Settlement>
+  process(delivery: Delivery, options?: ProcessOptions): Promise<Settlement>
   /** Processes several deliveries together, and answers their settlements in the same order. Throws like `process`. */
-  processBatch(deliveries: readonly Delivery[]): Promise<readonly Settlement[]>
+  processBatch(
+    deliveries: readonly Delivery[],
+    options?: ProcessOptions,
+  ): Promise<readonly Settlement[]>
   /**
    * Stops new claims, lets running handlers end within `deadlineMs`, and clears all timers. The user's clients stay
    * open.
@@ -44,7 +56,7 @@ export interface GuardSettings {
   readonly lanesAreUsers: boolean
 }
 
-export interface RunHooks {
+export interface RunHooks extends ProcessOptions {
   /** Called once per delivery as soon as its settlement is known, in any order. */
   readonly onSettlement?: ((index: number, settlement: Settlement) => void) | undefined
   /** When aborted, no more runs start. Deliveries that have not started answer `abandon: closing`. */

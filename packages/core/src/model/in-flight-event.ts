@@ -30,6 +30,8 @@ export interface InFlightEvent {
   readonly leaseAttempt?: number | undefined
   /** Taken over without an inbox, and `onTakeover` has not answered. Only another takeover may follow. */
   readonly isUndecided?: boolean | undefined
+  /** The caller of `process` reads the handler's result, so a result that cannot be stored is an error. */
+  readonly isResultRead?: boolean | undefined
   /** Undefined if nothing observes. Copies of this object share it. */
   readonly timings?: Timings | undefined
 }

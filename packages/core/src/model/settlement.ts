@@ -35,6 +35,8 @@ export type DeferCause =
   | 'not-due'
   /** The handler failed, and attempts are left. */
   | 'handler-failed'
+  /** The event is committed, but `afterCommit` threw or gave no answer. The event does not run again. */
+  | 'after-commit-failed'
   /** The event is dead, but its message is too large to store and has no other dead-letter place. */
   | 'not-stored'
   /** A user function that identifies the event (`decode`, `schema`, a resolver) asked for a retry. */

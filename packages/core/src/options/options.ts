@@ -17,16 +17,27 @@ export interface HandlerContext<Tx> {
   readonly logger: Logger
 }
 
+/**
+ * What it returns is stored as JSON of at most 64 KiB and handed to `afterCommit`. A value that is not plain JSON, such
+ * as the result of a driver, is ignored with one warning. With `afterCommit` such a value fails the attempt.
+ */
 export type Handler<Payload, Tx = undefined> = (
   event: GuardEvent<Payload>,
   context: HandlerContext<Tx>,
-  // biome-ignore lint/suspicious/noConfusingVoidType: a handler that returns nothing is the usual one
-) => Json | void | Promise<Json | void>
+) => unknown
 
+/** What it returns is ignored. */
 export type BatchHandler<Payload, Tx> = (
   events: readonly GuardEvent<Payload>[],
   context: HandlerContext<Tx>,
-) => void | Promise<void>
+  // biome-ignore lint/suspicious/noConfusingVoidType: a handler that returns nothing is the usual one
+) => void | Promise<unknown>
+
+/** What else `afterCommit` is told. */
+export interface AfterCommitInfo {
+  /** The event was committed by an earlier delivery, or by an earlier copy in the same call. */
+  readonly duplicate: boolean
+}
 
 /** Finds something in a delivery: its key, tenant or ordering key. */
 export type Resolver<Payload = unknown> = (delivery: DecodedDelivery<Payload>) => string | undefined
@@ -157,9 +168,39 @@ export interface CommonOptions<Payload, Decoded> {
   readonly onMissingKey?: 'dead-letter' | 'position' | 'unguarded' | undefined
   /** For another payload under a used key: dead-letter it (default), acknowledge it, or (in tests) retry it. */
   readonly onConflict?: 'dead-letter' | 'ack' | 'throw' | undefined
-  /** Called for a duplicate with the stored result, before it is acknowledged. Default: nothing. */
-  readonly onDuplicate?:
-    | ((event: GuardEvent<NoInfer<Payload>>, result: unknown) => void | Promise<void>)
+  /**
+   * Called after the commit and before the message is acknowledged, with the handler's result. At least once: after a
+   * crash in between, the redelivery is a duplicate and calls it with the stored result. Default: nothing.
+   *
+   * If it throws, or gives no answer within `deadlineMs`, the delivery is deferred with the cause `after-commit-failed`.
+   * The event does not run again. There is no last attempt, so catch what a retry cannot cure.
+   *
+   * @example
+   * ```ts
+   * import { createGuard } from '@onceward/core'
+   * import { pgInbox } from '@onceward/postgres/pg'
+   *
+   * const quotes = createGuard(
+   *   {
+   *     consumer: 'quotes',
+   *     inbox: pgInbox(pool),
+   *     afterCommit: async (result, { headers }) => {
+   *       await reply(headers['reply-to'], result)
+   *     },
+   *   },
+   *   async (_event, { tx }) => {
+   *     const { rows } = await tx.query('insert into quotes default values returning id')
+   *     return { quoteId: rows[0].id }
+   *   },
+   * )
+   * ```
+   */
+  readonly afterCommit?:
+    | ((
+        result: unknown,
+        event: GuardEvent<NoInfer<Payload>>,
+        info: AfterCommitInfo,
+      ) => void | Promise<void>)
     | undefined
   /** The hook for metrics: called once per delivery, when its settlement is known. If it throws, the error is logged. */
   readonly observe?: Observer | undefined

@@ -25,7 +25,7 @@ export interface ResolvedOptions
   extends DefaultedOptions,
     Pick<
       Common,
-      'consumer' | 'decode' | 'skip' | 'schema' | 'tenant' | 'isFatal' | 'onDuplicate' | 'observe'
+      'consumer' | 'decode' | 'skip' | 'schema' | 'tenant' | 'isFatal' | 'afterCommit' | 'observe'
     > {
   readonly inbox: Inbox<unknown> | undefined
   readonly leases: LeaseStore | undefined

@@ -235,11 +235,13 @@ export const OPTIONS: OptionTable = {
     reason:
       'A conflict is a mistake of the producer or of the key resolver, and the second payload may be the right one.',
   },
-  onDuplicate: {
-    type: '(event, result) => void | Promise<void>',
+  afterCommit: {
+    type: '(result, event, { duplicate }) => void | Promise<void>',
     rule: aFunction,
-    meaning: 'Called for a duplicate with the stored result, before it is acknowledged.',
-    reason: 'None by default: a duplicate is acknowledged silently.',
+    meaning:
+      'Called after the commit and before the message is acknowledged, at least once, also for each duplicate.',
+    reason:
+      'None by default. For a reply or a notice that must follow the commit. If it throws, the delivery is deferred and the event does not run again.',
   },
   onTakeover: {
     type: "'retry' | 'dead-letter' | (event, context) => Takeover",

@@ -125,6 +125,10 @@ const LINES: { readonly [Kind in Outcome['kind']]: Line } = {
   'not-due': SETTLED,
   'store-down': SETTLED,
   failed: ['warn', 'handler failed, the event is retried'],
+  'after-commit-failed': [
+    'warn',
+    'afterCommit failed and the delivery is deferred: its event is committed and does not run again',
+  ],
   'not-stored': [
     'error',
     'a dead letter is too large to store and its message is deferred: raise `maxStoredBytes` or configure `deadLetter`',

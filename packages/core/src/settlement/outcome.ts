@@ -20,7 +20,7 @@ export type Outcome =
   /** Stored: the guard's poller runs the event. `repeated`: it was stored before, or is dead. */
   | { readonly kind: 'parked'; readonly repeated?: true | undefined }
   | { readonly kind: 'skipped' }
-  | { readonly kind: 'unguarded' }
+  | { readonly kind: 'unguarded'; readonly result?: Json | undefined }
   | { readonly kind: 'in-progress'; readonly delayMs: number; readonly cause: DeferCause }
   | { readonly kind: 'not-due'; readonly delayMs: number; readonly cause: DeferCause }
   | {
@@ -39,6 +39,14 @@ export type Outcome =
       readonly ref?: DeadLetterRef | undefined
       /** The event was dead-lettered by an earlier delivery, so this delivery is not counted again. */
       readonly repeated?: true | undefined
+    }
+  /** The effect is committed. The redelivery is a duplicate, and calls `afterCommit` again. */
+  | {
+      readonly kind: 'after-commit-failed'
+      readonly attempt: number
+      readonly delayMs: number
+      readonly error: unknown
+      readonly cause: DeferCause
     }
   /** A dead letter whose record does not hold the message, and which has no other place. */
   | {
@@ -94,6 +102,10 @@ const SETTLEMENTS = {
   'in-progress': (outcome, runtime) => defer('in-progress', outcome, runtime),
   'not-due': (outcome, runtime) => defer('not-due', outcome, runtime),
   failed: (outcome, runtime) => ({ ...defer('failed', outcome, runtime), error: outcome.error }),
+  'after-commit-failed': (outcome, runtime) => ({
+    ...defer('failed', outcome, runtime),
+    error: outcome.error,
+  }),
   'not-stored': (outcome, runtime) => ({
     ...defer('failed', outcome, runtime),
     error: outcome.error,
@@ -151,6 +163,7 @@ const STOPS_LANE = {
   'in-progress': true,
   'not-due': true,
   failed: true,
+  'after-commit-failed': true,
   dead: false,
   'not-stored': true,
   conflict: false,
@@ -168,6 +181,7 @@ export function laneFollowerOutcome(leader: Outcome): Outcome {
   const cause = 'lane-waits'
   switch (leader.kind) {
     case 'failed':
+    case 'after-commit-failed':
     case 'not-stored':
       return { kind: 'not-due', delayMs: leader.delayMs, cause }
     case 'conflict':
@@ -197,6 +211,7 @@ export function copyOutcome(leader: Outcome): Outcome {
     case 'dead':
       return { ...leader, repeated: true }
     case 'failed':
+    case 'after-commit-failed':
     case 'not-stored':
     case 'conflict':
       return { ...laneFollowerOutcome(leader), cause: 'not-due' } as Outcome

@@ -1,6 +1,16 @@
 import { describe, expect, test } from 'vitest'
 import { FatalError, RetryableError } from '../model/errors.ts'
-import { assertStorable, RESULT_LIMIT_BYTES, toResultText } from './handler-result.ts'
+import type { ResolvedOptions } from '../options/resolved-options.ts'
+import { assertStorable, RESULT_LIMIT_BYTES, storableResult } from './handler-result.ts'
+
+const reported: unknown[] = []
+const options = {
+  consumer: 'billing',
+  reportOnce: (...line) => void reported.push(line),
+} as Partial<ResolvedOptions> as ResolvedOptions
+
+const kept = (value: unknown, read: { isResultRead?: true } = {}, over = {}) =>
+  storableResult({ ...options, ...over }, read, value)
 
 describe('a return value', () => {
   const shared = { cents: 5 }
@@ -20,7 +30,7 @@ describe('a return value', () => {
     [longest, JSON.stringify(longest)],
     [nested(1_000), JSON.stringify(nested(1_000))],
   ])('of plain JSON is stored (%#)', (value, text) => {
-    expect(toResultText(value)).toBe(text)
+    expect(kept(value)).toEqual({ value, text })
     expect(() => assertStorable(value)).not.toThrow()
   })
 
@@ -40,8 +50,8 @@ describe('a return value', () => {
     [nested(1_001), 'nests deeper than 1000 levels'],
     [nested(20_000), 'nests deeper than 1000 levels'],
   ])('that is not plain JSON of the size allowed is named (%#)', (value, why) => {
-    expect(() => toResultText(value)).toThrow(RetryableError)
-    expect(() => toResultText(value)).toThrow(why)
+    expect(() => kept(value, { isResultRead: true })).toThrow(RetryableError)
+    expect(() => kept(value, { isResultRead: true })).toThrow(why)
     // Without a transaction the effect has happened, so the event must not run again.
     // Red before: the dead letter said that nothing was committed, where the effect had happened.
     expect(() => assertStorable(value)).toThrow(
@@ -51,5 +61,31 @@ describe('a return value', () => {
       }),
     )
     expect(() => assertStorable(value)).toThrow(why)
+  })
+
+  // Red before: each event of a handler in the short form was dead after ten attempts.
+  test('that is not plain JSON is ignored with a warning if nobody reads it', () => {
+    const driver = new (class Result {
+      rowCount = 1
+    })()
+    expect(kept(driver)).toBeUndefined()
+    expect(reported.splice(0)).toEqual([
+      [
+        'warn',
+        { consumer: 'billing', why: 'has an object that is not plain at $' },
+        expect.stringMatching(/^the handler returned a value that is not plain JSON/),
+      ],
+    ])
+    expect(() => kept(driver, {}, { afterCommit: () => undefined })).toThrow(RetryableError)
+    expect(() => kept(driver, {}, { callerRetries: {} })).toThrow(RetryableError)
+  })
+
+  test.each([
+    ['too large a one', `${longest}x`, /bytes of JSON/],
+    ['a query that was not executed', { execute: () => undefined }, /not/],
+    ['a generator', (function* () {})(), /not/],
+  ])('of %s fails the attempt whoever reads it', (_, value, why) => {
+    expect(() => kept(value)).toThrow(why)
+    expect(() => kept(value)).toThrow(RetryableError)
   })
 })

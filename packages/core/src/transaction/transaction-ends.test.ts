@@ -276,7 +276,11 @@ test('an event does not overtake an event of its lane with a known state: that e
   const { asked, guard } = troubled(
     ({ payload }) => void order.push(payload),
     {},
-    { onDuplicate: ({ payload }) => void order.push(`${payload} again`), transaction: 'batch' },
+    {
+      afterCommit: (_, { payload }, { duplicate }) =>
+        void (duplicate && order.push(`${payload} again`)),
+      transaction: 'batch',
+    },
   )
   await guard.process(inLane('a'))
   expect(await guard.processBatch(['a', 'b'].map(inLane))).toEqual([

@@ -1,5 +1,5 @@
 import { isPromise, type MaybeAsync } from '../concurrency/maybe-async.ts'
-import type { EventId, Json } from '../model/brands.ts'
+import type { EventId } from '../model/brands.ts'
 import type { GuardEvent } from '../model/delivery.ts'
 import {
   concernsStore,
@@ -13,7 +13,7 @@ import type { CommitAnswer } from '../model/inbox.ts'
 import type { BatchHandler, Handler } from '../options/options.ts'
 import type { Engine } from './engine.ts'
 import { eventFor } from './handler-context.ts'
-import { toResultText } from './handler-result.ts'
+import { storableResult } from './handler-result.ts'
 import { claimOf, type PendingEvent } from './pending-event.ts'
 import {
   type HandlerEnd,
@@ -179,11 +179,12 @@ function keepResult(
 ): TransactionFailure | undefined {
   const { id } = pending.member.event
   try {
-    const text = toResultText(value)
+    const kept = storableResult(running.engine.options, pending.member, value)
+    if (kept === undefined) return undefined
     running.texts ??= new Map()
     running.results ??= new Map()
-    running.texts.set(id, text)
-    running.results.set(id, value as Json)
+    running.texts.set(id, kept.text)
+    running.results.set(id, kept.value)
     return undefined
   } catch (error) {
     return { kind: 'handler', pending, error: toReadableError(error) }

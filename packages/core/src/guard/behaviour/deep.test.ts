@@ -81,8 +81,9 @@ describe.each(Object.entries(STORES))('with %s', (_stores, stores) => {
     })
   })
 
-  test('a result of any depth is refused with the reason', async () => {
-    const settlement = await processed({}, {}, () => JSON.parse(OBJECTS) as never)
+  test('a result of any depth that somebody reads is refused with the reason', async () => {
+    const afterCommit = (): void => undefined
+    const settlement = await processed({}, { afterCommit }, () => JSON.parse(OBJECTS))
     expect(settlement).toMatchObject({
       error: {
         code: expect.stringMatching(/^ONCEWARD_(RETRYABLE|FATAL)$/),

@@ -3,6 +3,7 @@ import { setUp } from '../../fixtures/guard.ts'
 import { silent } from '../../fixtures/inbox.ts'
 import { memoryInbox, memoryLeases, toDelivery } from '../../memory/index.ts'
 import { FatalError, RetryableError } from '../../model/errors.ts'
+import type { ProcessOptions } from '../../model/guard-port.ts'
 import type { Handler, OutcomeRecord } from '../../options/options.ts'
 import { createGuard } from '../guard.ts'
 
@@ -28,23 +29,31 @@ test.each([
   await guard.close()
 })
 
+const circle: Record<string, unknown> = {}
+circle['self'] = circle
+
 test.each([
-  ['a BigInt', () => 5n],
-  ['a Map', () => new Map()],
-  ['too much', () => 'x'.repeat(65_536)],
-  [
-    'a circle',
-    () => {
-      const circle: Record<string, unknown> = {}
-      circle['self'] = circle
-      return circle
-    },
-  ],
-])('a handler that returns %s is rolled back, and the error names the cause', async (_, value) => {
-  const { guard } = setUp(value as unknown as Handler<unknown, undefined>)
-  const settlement = await guard.process(toDelivery({}))
-  // Red before: a handler that returned its driver's result dead-lettered every event at once.
-  expect(settlement).toMatchObject({ kind: 'defer', error: { code: 'ONCEWARD_RETRYABLE' } })
+  ['a BigInt', 5n],
+  ['a Map', new Map()],
+  ['a circle', circle],
+])('a handler that returns %s is rolled back only if the caller needs it', async (_, value) => {
+  const { guard } = setUp(() => value)
+  const [read, unread] = [toDelivery({}, { messageId: 'read' }), toDelivery({})]
+  // Red before: a handler that returned its driver's result dead-lettered every event.
+  expect(await guard.process(unread)).toEqual({ kind: 'ack', by: 'processed' })
+  const failed = { kind: 'defer', error: { code: 'ONCEWARD_RETRYABLE' } }
+  expect(await guard.process(read, { needsResult: true })).toMatchObject(failed)
+  const wrong = { needResult: true } as ProcessOptions
+  const refusal = { message: expect.stringMatching(/did you mean "needsResult"/) }
+  await expect(guard.process(read, wrong)).rejects.toMatchObject(refusal)
+  await expect(guard.processBatch([read], wrong)).rejects.toMatchObject(refusal)
+  await guard.close()
+})
+
+test('a handler that returns too much is rolled back', async () => {
+  const { guard } = setUp(() => 'x'.repeat(65_536))
+  const failed = { kind: 'defer', error: { code: 'ONCEWARD_RETRYABLE' } }
+  expect(await guard.process(toDelivery({}))).toMatchObject(failed)
   await guard.close()
 })
 

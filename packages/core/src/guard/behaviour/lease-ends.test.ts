@@ -7,7 +7,6 @@ import {
   LeaseLostError,
   StoreUnavailableError,
 } from '../../model/errors.ts'
-import type { Handler } from '../../options/options.ts'
 
 const error = new Error('why')
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
@@ -54,7 +53,7 @@ test('the log lines of a handler have the attempt of its lease', async () => {
 })
 
 test('a result that cannot be stored is a dead letter, and nothing is stored', async () => {
-  const { run, completed } = setUp((() => 5n) as unknown as Handler<unknown, undefined>)
+  const { run, completed } = setUp(() => 'x'.repeat(65_536))
   expect(await run()).toMatchObject({ outcome: { kind: 'dead', reason: 'fatal', attempt: 2 } })
   expect(completed).toEqual([])
 })
@@ -224,7 +223,10 @@ describe('without a lease', () => {
       kit.clock.advance(40)
       return 'sent'
     })
-    expect(await kit.runUnleased()).toEqual({ outcome: { kind: 'unguarded' }, handlerMs: 40 })
+    expect(await kit.runUnleased()).toEqual({
+      outcome: { kind: 'unguarded', result: 'sent' },
+      handlerMs: 40,
+    })
     expect([kit.attempts, kit.completed]).toEqual([[1], []])
   })
 
@@ -239,7 +241,7 @@ describe('without a lease', () => {
   })
 
   test('a result that cannot be stored is a dead letter, as with a lease', async () => {
-    const { runUnleased } = setUp((() => 5n) as unknown as Handler<unknown, undefined>)
+    const { runUnleased } = setUp(() => 'x'.repeat(65_536))
     const dead = { kind: 'dead', reason: 'fatal', attempt: 1 }
     expect((await runUnleased()).outcome).toMatchObject(dead)
   })

@@ -1,9 +1,6 @@
-import { describe, expect, test, vi } from 'vitest'
-import { newEvent, silent } from '../../fixtures/inbox.ts'
-import { down, eventIdIn, type Given, leased, named, setUp, storeDown } from '../../fixtures/run.ts'
-import type { GuardEvent } from '../../model/delivery.ts'
+import { describe, expect, test } from 'vitest'
+import { down, type Given, leased, named, setUp, storeDown } from '../../fixtures/run.ts'
 import { FatalError, RetryableError } from '../../model/errors.ts'
-import { callOnDuplicate } from '../end-event.ts'
 
 describe('copies of one event in one call', () => {
   const copies = [named('a', 5), named('a', 5)]
@@ -158,73 +155,4 @@ describe('copies of one event in one call', () => {
       expect((await outcomes(before))[1]).toMatchObject({ kind: 'processed' })
     },
   )
-})
-
-describe('onDuplicate', () => {
-  const told: unknown[] = []
-  const onDuplicate = ({ key, attempt }: GuardEvent<unknown>, result: unknown): void => {
-    told.push([key, attempt, result])
-  }
-
-  // Red when a copy of a duplicate in the same call is acked without calling the hook.
-  test('is called for every duplicate with the stored result, and for no other outcome', async () => {
-    for (const given of [{ onDuplicate }, leased({ onDuplicate })]) {
-      told.length = 0
-      const { run } = await setUp({ given, handler: () => 7 })
-      await run([named('a')])
-      expect(told).toEqual([])
-      await run([named('a')])
-      expect(told.splice(0)).toEqual([['a', 1, 7]])
-      await run([named('b'), named('b'), named('a'), named('a')])
-      expect(told.toSorted()).toEqual([
-        ['a', 1, 7],
-        ['a', 1, 7],
-        ['b', 1, 7],
-      ])
-    }
-  })
-
-  test('logs an error that it throws, and the duplicate is acked', async () => {
-    const given: Given = {
-      onDuplicate: () => {
-        throw new Error('broken')
-      },
-    }
-    const { outcomes, logged } = await setUp({ given })
-    await outcomes([named('a')])
-    expect(await outcomes([named('a')])).toMatchObject([{ kind: 'duplicate', result: undefined }])
-    expect(logged).toEqual(['onDuplicate threw and the duplicate is acked: fix the hook: broken'])
-  })
-
-  test('that gives no answer is logged at the deadline, and the duplicate is acked', async () => {
-    let hook = (): Promise<void> => Promise.resolve()
-    const fields: object[] = []
-    const logger = { ...silent, error: (given: object) => void fields.push(given) }
-    const kit = await setUp({ given: { onDuplicate: () => hook(), deadlineMs: 5_000, logger } })
-    const duplicate = [{ kind: 'duplicate' }]
-    await kit.run([named('a')])
-    expect(await kit.outcomes([named('a')])).toMatchObject(duplicate)
-    expect(fields).toEqual([])
-    hook = () => new Promise(() => undefined)
-    expect(await kit.clock.until(kit.outcomes([named('a')]))).toMatchObject(duplicate)
-    const eventId = await eventIdIn(kit.context, named('a'))
-    expect(fields).toEqual([{ eventId, deadlineMs: 5_000 }])
-  })
-
-  test('is not called for a parked event, because no broker has delivered it again', async () => {
-    const onDuplicate = vi.fn()
-    const { context } = await setUp({ given: { onDuplicate } })
-    const event = { ...newEvent(), id: await eventIdIn(context, named('a')) }
-    const member = { index: 0, event, payload: 'a', lane: undefined, suspect: false }
-    await callOnDuplicate(context, { ...member, parked: {} as never }, 7)
-    expect(onDuplicate).not.toHaveBeenCalled()
-    await callOnDuplicate(context, member, 7)
-    expect(onDuplicate).toHaveBeenCalledTimes(1)
-  })
-
-  test('is optional', async () => {
-    const { outcomes, logged } = await setUp()
-    expect(await outcomes([named('a'), named('a')])).toMatchObject([{}, { kind: 'duplicate' }])
-    expect(logged).toEqual([])
-  })
 })
