@@ -32,12 +32,13 @@ const orders = await consumeSqs(new SQSClient(), billing, {
   signal: stop.signal,
 })
 meterConsumptions({ orders })
-await using _server = await healthServer({
+const server = await healthServer({
   consumptions: { orders },
   guards: [billing],
   port: Number(process.env.HEALTH_PORT ?? 8080),
   metrics: exporter.getMetricsRequestHandler.bind(exporter),
 })
 await orders.stopped
+await server.close()
 await billing.close()
 await pool.end()

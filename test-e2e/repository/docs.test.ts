@@ -1,5 +1,6 @@
-import { existsSync } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { existsSync, readdirSync } from 'node:fs'
+import { dirname, join, relative } from 'node:path'
+import { transformSync } from 'esbuild'
 import { describe, expect, it } from 'vitest'
 import { documents, FILES, read, render, root } from '../../scripts/docs.ts'
 import { hasTest, NAMED_TEST, testFiles, trapTests } from '../../scripts/docs-tests.ts'
@@ -8,6 +9,12 @@ import { ROWS } from '../crash/rows.ts'
 import { missingFrom, namedIn } from './named-in-docs.ts'
 
 const files = documents()
+const REPOSITORY = 'https://github.com/onceward/onceward'
+/** The text with links to this repository as links to its files. */
+const withFiles = (text: string, file: string): string =>
+  text
+    .replaceAll(`](${REPOSITORY}/blob/main/`, `](${relative(dirname(file), '') || '.'}/`)
+    .replaceAll(`](${REPOSITORY}#`, `](${relative(dirname(file), 'README.md')}#`)
 const withoutCode = (text: string): string => text.replace(/^```[\s\S]*?^```/gm, '')
 
 it.each(Object.entries(FILES))(
@@ -29,11 +36,14 @@ describe('every document', () => {
   })
 
   it.each(files)('%s links to files and headings that exist', (file) => {
-    const links = [...withoutCode(read(file)).matchAll(/\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)/g)]
+    const text = withFiles(withoutCode(read(file)), file)
+    const links = [...text.matchAll(/\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)/g)]
     const dead = links.filter(([, path = '', heading]) => {
       const target = path === '' ? file : join(dirname(file), path)
       if (!existsSync(join(root, target))) return true
-      return heading !== undefined && !anchorsOf(read(target)).includes(heading)
+      return (
+        !['readme', undefined].includes(heading) && !anchorsOf(read(target)).includes(heading ?? '')
+      )
     })
     expect(dead.map(([link]) => link)).toEqual([])
   })
@@ -48,6 +58,40 @@ describe('every document', () => {
     const { scripts } = JSON.parse(read('package.json'))
     const named = [...read(file).matchAll(/npm run ([a-z:]+)/g)].map(([, name = '']) => name)
     expect(named.filter((name) => !(name in scripts))).toEqual([])
+  })
+})
+
+interface Manifest {
+  readonly name: string
+  readonly peerDependencies?: Readonly<Record<string, string>>
+  readonly peerDependenciesMeta?: Readonly<Record<string, { readonly optional?: boolean }>>
+}
+
+const SAMPLES = readdirSync(join(root, 'docs/samples')).map((name) => `docs/samples/${name}`)
+
+// Red before: `await using` is a syntax error in Node 22.
+it.each(SAMPLES)('%s has no syntax that Node 22 cannot parse', (file) => {
+  const lowered = (target: string) => transformSync(read(file), { loader: 'ts', target }).code
+  expect(lowered('node22')).toBe(lowered('esnext'))
+})
+
+// npm shows them without the repository around them.
+describe('the README of a package', () => {
+  const readmes = files.filter((file) => file.startsWith('packages/'))
+
+  it.each(readmes)('%s says how to install it with what it needs, and shows its use', (file) => {
+    const manifest: Manifest = JSON.parse(read(join(dirname(file), 'package.json')))
+    const { name, peerDependencies = {}, peerDependenciesMeta = {} } = manifest
+    const needed = Object.keys(peerDependencies).filter(
+      (peer) => peerDependenciesMeta[peer]?.optional !== true,
+    )
+    const [, line = ''] = /^```sh\n(npm install .*)$/m.exec(read(file)) ?? []
+    expect(line.split(' ')).toEqual(expect.arrayContaining([name, ...needed]))
+    expect(read(file)).toMatch(/^<!-- render sample |^npx onceward /m)
+  })
+
+  it.each(readmes)('%s has links that work outside of the repository', (file) => {
+    expect(withoutCode(read(file))).not.toMatch(/\]\((?!https:)/)
   })
 })
 

@@ -53,6 +53,21 @@ describe('packages', () => {
     expect(leaving).toEqual([])
   })
 
+  it.each(packages)('%s says on npm what it is, whose and where', (name) => {
+    const manifest = JSON.parse(readFileSync(join(packagesDirectory, name, 'package.json'), 'utf8'))
+    const home = 'https://github.com/onceward/onceward'
+    expect(manifest).toMatchObject({
+      description: expect.any(String),
+      author: 'The onceward authors',
+      license: 'MIT',
+      homepage: `${home}/tree/main/packages/${name}#readme`,
+      bugs: `${home}/issues`,
+      repository: { type: 'git', url: `git+${home}.git`, directory: `packages/${name}` },
+      keywords: expect.arrayContaining(['onceward', 'exactly-once', 'idempotency']),
+    })
+    expect(manifest.keywords.length).toBeGreaterThan(4)
+  })
+
   it.each(packages)('%s names every public export in its index', (name) => {
     expect(readFileSync(join(source(name), 'index.ts'), 'utf8')).not.toMatch(/^export \*/m)
   })

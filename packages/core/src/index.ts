@@ -1,5 +1,7 @@
 // biome-ignore-all assist/source/organizeImports: in reading order
 
+import './support/node-version.ts'
+
 // The guard: what one makes, and what it does with a delivery.
 export { createBatchGuard, createGuard } from './guard/guard.ts'
 export type { Guard, ProcessOptions } from './model/guard-port.ts'

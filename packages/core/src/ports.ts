@@ -1,5 +1,7 @@
 // biome-ignore-all assist/source/organizeImports: in reading order
 
+import './support/node-version.ts'
+
 // Ports, for those who write stores and adapters, and what those who watch a guard read. Users need none of it.
 
 // The words of the design.

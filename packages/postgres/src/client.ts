@@ -1,7 +1,7 @@
 import { StoreUnavailableError } from '@onceward/core'
 import { answerWithin, type ClientRule, LATE, refuseUnfitClient } from '@onceward/core/adapter'
 import { systemRuntime } from '@onceward/core/ports'
-import { isInTransaction, lentWithin } from './clients/pg-checkout.ts'
+import { askStatus, isInTransaction, lentWithin } from './clients/pg-checkout.ts'
 import { surviveLoss, survivePoolLosses } from './clients/pg-events.ts'
 import { MOST_CONNECTIONS, repeated } from './driver/repeat.ts'
 import { DURABLE_IF_OFF, shortSettings } from './driver/session-settings.ts'
@@ -132,7 +132,9 @@ async function connect(pool: PoolLike): Promise<PoolClientLike> {
     for (let closed = 0; closed < MOST_CONNECTIONS; closed += 1) {
       const client = await lentWithin(pool.connect(), systemRuntime, ANSWER_MS)
       if (client === LATE) throw silent(ANSWER_MS)
-      if (!isInTransaction(client)) return client
+      if (isInTransaction(client) === undefined)
+        await answerWithin(systemRuntime, askStatus(client), ANSWER_MS)
+      if (isInTransaction(client) === false) return client
       client.release(true)
     }
     throw new StoreUnavailableError(

@@ -22,7 +22,21 @@ const LEFT: Readonly<Record<string, readonly string[]>> = {
   'a failed transaction': ['begin', 'select 1/0'],
 }
 
-describe.each(DRIVERS.filter(({ name }) => name !== 'pglite'))(
+const onPg = DRIVERS.filter(({ name }) => name !== 'pglite')
+
+/** Its clients cannot tell whether they are inside of a transaction. */
+const beforePg823 = onPg.flatMap(({ name, connect }) => {
+  if (name !== 'pg') return []
+  const connectOld: typeof connect = async (place) => {
+    const guards = await connect(place)
+    const pool = guards.pool as pg.Pool
+    pool.on('connect', (client) => Object.assign(client, { getTransactionStatus: undefined }))
+    return guards
+  }
+  return [{ name: 'pg below 8.23', connect: connectOld }]
+})
+
+describe.each([...onPg, ...beforePg823])(
   'a pool over $name whose connections come back with',
   ({ connect }) => {
     let guards: Guards

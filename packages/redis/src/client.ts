@@ -12,9 +12,10 @@ export interface NodeRedisLike {
   eval(script: string, options: NodeRedisArguments): Promise<unknown>
 }
 
+/** Of texts only, as node-redis 4 declares it. All versions take bytes too. */
 export interface NodeRedisArguments {
-  keys?: (string | Buffer)[]
-  arguments?: (string | Buffer)[]
+  keys?: string[]
+  arguments?: string[]
 }
 
 /** The part of a client that onceward calls. Onceward neither closes nor changes the client, and adds no listeners. */
@@ -57,8 +58,8 @@ interface Ways {
 
 function ofNodeRedis(client: NodeRedisLike): Ways {
   const options = ({ keys, args }: ScriptCall): NodeRedisArguments => ({
-    keys: [...keys],
-    arguments: [...args],
+    keys: [...keys] as string[],
+    arguments: [...args] as string[],
   })
   return {
     byHash: (call) => client.evalSha(call.sha, options(call)),

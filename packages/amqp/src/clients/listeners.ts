@@ -1,6 +1,8 @@
 import { EventEmitter } from 'node:events'
 import type { AmqpConnection } from '../client.ts'
 
+type Listener = Parameters<EventEmitter['on']>[1]
+
 /**
  * Listens to a channel or a connection, and returns what ends that. Above ten listeners of one event Node warns of a
  * leak, so the limit rises with each consumer on it.
@@ -12,12 +14,12 @@ export function listenTo(
   const entries = Object.entries(listeners)
   let isListening = true
   raiseLimit(emitter, 1)
-  for (const [event, listener] of entries) emitter.on(event, listener)
+  for (const [event, listener] of entries) emitter.on(event, listener as Listener)
   return () => {
     if (!isListening) return
     isListening = false
     for (const [event, listener] of entries) {
-      emitter.removeListener?.(event, listener as (...args: unknown[]) => void)
+      emitter.removeListener?.(event, listener as Listener)
     }
     raiseLimit(emitter, -1)
   }

@@ -1,4 +1,5 @@
 // Parts of adapters and stores. Not for users.
+import '../support/node-version.ts'
 
 export { type BackoffRange, pauseMs } from '../concurrency/backoff.ts'
 export { andThen, isPromise, type MaybeAsync } from '../concurrency/maybe-async.ts'

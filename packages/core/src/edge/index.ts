@@ -1,4 +1,5 @@
 // Parts of request edges: callers that wait for the outcome of their own delivery. Not for users.
+import '../support/node-version.ts'
 
 export {
   afterAnswer,

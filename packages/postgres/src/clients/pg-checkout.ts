@@ -3,6 +3,7 @@ import { answerWithin, LATE } from '@onceward/core/adapter'
 import type { Runtime } from '@onceward/core/ports'
 import type { Pool, PoolClient } from 'pg'
 import { surviveLoss, survivePoolLosses } from './pg-events.ts'
+import { wireSession } from './pg-wire.ts'
 
 /** Longest wait for a connection of the pool, ms. A longer wait means that the user's code holds all connections. */
 const CONNECT_MS = 5_000
@@ -53,12 +54,19 @@ export async function lentWithin<Client extends { release(): void }>(
 /**
  * Other code may return a connection inside of a transaction, and the pool lends it again. What onceward stores there
  * would be lost with a rollback, and a COMMIT of onceward would commit half of the other code's work.
+ *
+ * Undefined for a connection that onceward has not used before, with a version of pg that cannot tell (below 8.23).
  */
-export function isInTransaction(client: object | undefined): boolean {
-  // Older versions of pg cannot tell.
-  const status = (client as Partial<PoolClient> | undefined)?.getTransactionStatus?.()
-  return status === 'T' || status === 'E'
+export function isInTransaction(client: object | undefined): boolean | undefined {
+  const { connection, getTransactionStatus } = (client ?? {}) as Partial<PoolClient>
+  const status = getTransactionStatus?.call(client)
+  if (status !== undefined && status !== null) return status !== 'I'
+  return connection === undefined ? false : wireSession(connection).isInTransaction
 }
+
+/** After an empty statement, `wireSession` knows whether its connection is inside of a transaction. */
+export const askStatus = (client: { query(text: string): Promise<unknown> }): Promise<unknown> =>
+  client.query('').catch(() => undefined)
 
 /** The native client of pg has none. A `connect` that a user has put in place of the pool's may answer nothing. */
 export const hasConnection = (client: Partial<PoolClient> | undefined): boolean =>
@@ -67,7 +75,7 @@ export const hasConnection = (client: Partial<PoolClient> | undefined): boolean 
 export function refuseClient(client: PoolClient | undefined): never {
   client?.release()
   throw new ConfigurationError(
-    'Expected a pool of the JavaScript client of pg 8.23 or newer (`new pg.Pool()`, not `pg.native`).',
+    'Expected a pool of the JavaScript client of pg 8 (`new pg.Pool()`, not `pg.native`).',
   )
 }
 
@@ -88,8 +96,8 @@ export function idle(client: PoolClient): Promise<void> {
 export const isBusy = (client: PoolClient): boolean => Reflect.get(client, 'readyForQuery') !== true
 
 /**
- * A client that came inside of a transaction, if statements that were not awaited have ended that transaction meanwhile.
- * Undefined if they have not: then the client is closed.
+ * A client that came inside of a transaction, if statements that were not awaited have ended that transaction meanwhile,
+ * or of which nothing was known, if it is in none. Undefined otherwise: then the client is closed.
  *
  * @param closed - How many clients were closed before this one.
  * @throws {@link StoreUnavailableError} once every client is a new one, so that a hook of the pool must have begun it.
@@ -100,9 +108,10 @@ export async function cleanOrClosed(
   closed: number,
 ): Promise<PoolClient | undefined> {
   const undo = surviveLoss(client)
-  await answerWithin(runtime, idle(client), CONNECT_MS)
+  const isUnknown = isInTransaction(client) === undefined
+  await answerWithin(runtime, isUnknown ? askStatus(client) : idle(client), CONNECT_MS)
   undo()
-  if (!(isBusy(client) || isInTransaction(client))) return client
+  if (!isBusy(client) && isInTransaction(client) === false) return client
   client.release(true)
   if (closed < pool.options.max) return undefined
   throw new StoreUnavailableError(

@@ -59,7 +59,8 @@ export async function connectForStatements(
 ): Promise<StatementConnection> {
   const lent = await connect(pool, runtime).catch(refused)
   if (!hasConnection(lent)) return refuseClient(lent)
-  const client = isInTransaction(lent) ? await cleanOrClosed({ pool, runtime }, lent, closed) : lent
+  const isClean = isInTransaction(lent) === false
+  const client = isClean ? lent : await cleanOrClosed({ pool, runtime }, lent, closed)
   if (client === undefined) return connectForStatements(pool, runtime, closed + 1)
   const undo = surviveLoss(client)
   const { wire } = sessionOf(client)
@@ -225,7 +226,7 @@ export class PgHeldConnection implements HeldConnection<PoolClient> {
 
   release(): void {
     this.#leave(
-      this.#mayBeCancelled || this.#isLost() || this.#client.getTransactionStatus() !== 'I',
+      this.#mayBeCancelled || this.#isLost() || this.session.wire.isInTransaction !== false,
     )
   }
 
@@ -257,7 +258,9 @@ export class PgHeldConnection implements HeldConnection<PoolClient> {
 export function takeConnection(lender: Lender, closed = 0): Promise<PgHeldConnection> {
   return connect(lender.pool, lender.runtime).then(
     (client) =>
-      isInTransaction(client) ? takeAnother(lender, client, closed) : toHeld(lender, client),
+      isInTransaction(client) === false
+        ? toHeld(lender, client)
+        : takeAnother(lender, client, closed),
     (error: unknown) => {
       lender.releaseSlot()
       throw toStoreError(error, CONNECTING)
@@ -281,9 +284,7 @@ async function takeAnother(
 }
 
 function toHeld(lender: Lender, client: PoolClient): PgHeldConnection {
-  if (hasConnection(client) && typeof client.getTransactionStatus === 'function') {
-    return new PgHeldConnection(lender, client)
-  }
+  if (hasConnection(client)) return new PgHeldConnection(lender, client)
   lender.releaseSlot()
   return refuseClient(client)
 }

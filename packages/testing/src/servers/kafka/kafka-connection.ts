@@ -1,5 +1,3 @@
-import { Kafka, logLevel } from 'kafkajs'
-
 /** How to reach a Kafka cluster. */
 export interface KafkaConnection {
   readonly brokers: string[]
@@ -14,6 +12,7 @@ export interface KafkaUser {
 
 /** Rejects until the cluster has as many brokers that are ready to serve. */
 export async function probeKafka(connection: KafkaConnection, least = 1): Promise<void> {
+  const { Kafka, logLevel } = await import('kafkajs')
   const client = new Kafka({
     ...connection,
     clientId: 'onceward-probe',

@@ -1,6 +1,7 @@
 import { dockerServer } from '../run/docker-container.ts'
 import { IMAGES } from '../run/images.ts'
 import { retryTakenPort } from '../run/native.ts'
+import { needPeer } from '../run/peers.ts'
 import { resolveServer, userServer } from '../run/resolve.ts'
 import type { Server, ServerOptions } from '../run/server.ts'
 import { type KafkaConnection, type KafkaUser, probeKafka } from './kafka-connection.ts'
@@ -21,8 +22,13 @@ export interface KafkaOptions extends ServerOptions {
   readonly user?: KafkaUser | undefined
 }
 
-/** A real Kafka: `ONCEWARD_KAFKA_BROKERS`, Docker, or one KRaft node from Maven jars. */
+/**
+ * A real Kafka: `ONCEWARD_KAFKA_BROKERS`, Docker, or one KRaft node from Maven jars.
+ *
+ * @throws {@link ServerMissingError} also without the package kafkajs, which an own Kafka is asked with.
+ */
 export async function kafka(options: KafkaOptions = {}): Promise<Server<KafkaConnection>> {
+  needPeer('kafkajs')
   const { user } = options
   const settings = { ...KAFKA_SETTINGS, ...(user && onlyFor(user)), ...options.settings }
   const credentials = user === undefined ? {} : { sasl: { mechanism: 'plain', ...user } as const }
