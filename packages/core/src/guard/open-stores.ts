@@ -12,6 +12,7 @@ import { describeError } from '../model/errors.ts'
 import type { IdentifiedEvent, Inbox, InboxSession } from '../model/inbox.ts'
 import type { LeaseRegistration, LeaseSession } from '../model/lease-store.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
+import { LocalMessageCounts } from '../support/message-counts.ts'
 import type { Engine, HandlerCall } from '../transaction/engine.ts'
 import { watchTx } from '../transaction/handler-context.ts'
 import { createLateReleases } from '../transaction/release-later.ts'
@@ -41,7 +42,12 @@ interface OpenedStores {
   readonly slots: Semaphore
   /** Reads of the inbox by the lease store that are in progress. It reads during claims. */
   readonly reads: ReadonlySet<Promise<unknown>>
+  /** Counts of failed reads where no inbox keeps them: of this process alone. */
+  readonly localCounts: LocalMessageCounts
 }
+
+/** Most messages whose failed reads a process without an inbox counts: a lane or a prefetch holds far fewer. */
+const MOST_COUNTED = 10_000
 
 /** Errors with which a lease store beside an inbox refused to open. */
 const leaseErrors = new WeakSet()
@@ -70,6 +76,7 @@ async function open(
   call: HandlerCall,
   breaker: Breaker,
 ): Promise<OpenStores> {
+  const localCounts = new LocalMessageCounts(MOST_COUNTED)
   if (options.inbox === undefined) {
     const leases = await openLeases(options)
     if (leases === undefined)
@@ -77,7 +84,7 @@ async function open(
     const secret = new TextEncoder().encode(options.runtime.uuid())
     const slots = createSemaphore(options.concurrency)
     const pausing = options.onStoreDown === 'unguarded' ? leases : withBreaker(leases, breaker)
-    return { engine: undefined, leases: pausing, secret, slots, reads: new Set() }
+    return { engine: undefined, leases: pausing, secret, slots, reads: new Set(), localCounts }
   }
   const session = await openInbox(options.inbox, options)
   const reads = new Set<Promise<unknown>>()
@@ -116,7 +123,7 @@ async function open(
     sharing: { apartUntilMs: undefined },
     seenDone: createRecentIds(),
   }
-  return { engine, leases, secret: session.secret, slots, reads }
+  return { engine, leases, secret: session.secret, slots, reads, localCounts }
 }
 
 /** Without an inbox no event runs while claims get no answer, so consumers pause (design.md §5). */

@@ -143,7 +143,7 @@ test('no event stays in flight when a run fails unexpectedly and the log cannot 
 })
 
 test.each([
-  ['`decode` threw Error: version 1 is gone', REFUSED],
+  ['version 1 is gone', REFUSED],
   [
     'The stored event is skipped by the current options. Change the options, then replay the event.',
     SKIPPED,

@@ -9,14 +9,8 @@ import { withRaw } from '../support/adapter-registry.ts'
 import type { OpenInbox } from './open-stores.ts'
 import { processReceived } from './process.ts'
 import { type GuardParts, Settling, startProcessing } from './processing.ts'
-import {
-  type Decided,
-  eventWithoutKey,
-  identifyAll,
-  type Received,
-  reportWrongAnswer,
-  type Seen,
-} from './receive.ts'
+import { identifyAll, type Seen } from './read.ts'
+import { type Decided, eventWithoutKey, type Received, reportWrongAnswer } from './receive.ts'
 
 /** Parked events taken per poll. The limit is low, so that deliveries from the broker come first. */
 export const POLL_LIMIT = 10
@@ -56,13 +50,15 @@ export async function runDue(
   const running = due.map((event) => restore(background, event))
   const deliveries = running.map(({ delivery }) => delivery)
   // A stored message may have ended the process before, so each of them is counted.
-  const seen = await identifyAll(background, deliveries, () => true)
+  const events = new Set(running.filter(({ identity }) => identity).map(({ delivery }) => delivery))
+  const rules = { isSuspect: () => true, isEvent: (each: Delivery) => events.has(each) }
+  const seen = await identifyAll(background, deliveries, rules)
   const received: Stored = { events: [], decided: [] }
   for (const [index, event] of running.entries()) {
     await toStored(background, { ...event, index }, { seen: seen[index] as Seen, received })
   }
-  const events = withoutTwins(background, received.events)
-  const members = new Map(events.map(({ member }) => [member.index, member]))
+  const fewer = withoutTwins(background, received.events)
+  const members = new Map(fewer.map(({ member }) => [member.index, member]))
   const resolving: Promise<void>[] = []
   const onSettled = (outcome: Outcome, index: number): void => {
     const member = members.get(index)
@@ -79,7 +75,7 @@ export async function runDue(
   const settling = new Settling(parts, deliveries, { hasDeadLetterPlace: true })
   const call = { stores, signals, observe: settling.observerWith(stores) }
   const processing = startProcessing(background, call, false)
-  await processReceived(processing, { events, decided: received.decided })
+  await processReceived(processing, { events: fewer, decided: received.decided })
   await Promise.all(resolving)
 }
 
@@ -127,8 +123,12 @@ async function toStored(
   }: { readonly received: Stored; readonly seen: Seen },
 ): Promise<unknown> {
   const { session } = stores.engine
-  if (identified.kind === 'decided') return undefined
-  // A refused message has no attempts that could be counted, so a later poll tries again.
+  if (identified.kind === 'decided') {
+    // A later poll reads it again. A store that does not answer is reported elsewhere.
+    const { outcome } = identified
+    return outcome.kind === 'failed' && decided.push({ index, outcome, key: undefined })
+  }
+  // Nothing counts the messages of a wrong function, so a later poll tries again.
   if (identified.kind === 'retry' && identity === undefined) {
     reportWrongAnswer(options, identified.error)
     return undefined
@@ -156,10 +156,10 @@ async function toStored(
     return events.push({ ...toReceived({ ...member, parked: ref }), hasKey: false })
   }
   if (identified.kind === 'refused') {
-    const { error, key, reason } = identified
+    const { attempt = 0, error, key, reason } = identified
     const [stored] = await session.refuse([{ delivery, reason, error, key }])
     await forgetReads(session, identified, delivery)
-    const outcome: Outcome = { kind: 'dead', reason, attempt: 0, error, ref: stored }
+    const outcome: Outcome = { kind: 'dead', reason, attempt, error, ref: stored }
     return decided.push({ index, outcome, key })
   }
   return session.resolveRefused(ref.id)
@@ -173,8 +173,8 @@ async function forgetReads(
   seen: Seen,
   delivery: Delivery,
 ): Promise<void> {
-  const isEndless = seen.kind === 'refused' && seen.reason === 'no-verdict'
-  if (isEndless) await messageCounts?.end([delivery])
+  const isSpent = seen.kind === 'refused' && ['no-verdict', 'attempts-spent'].includes(seen.reason)
+  if (isSpent) await messageCounts?.end([delivery])
 }
 
 /**

@@ -16,6 +16,7 @@ import {
 import type { InboxSession, MessageCounts, Refusal } from '../model/inbox.ts'
 import type { InboxGuardOptions } from '../options/options.ts'
 import type { Outcome } from '../settlement/outcome.ts'
+import { LocalMessageCounts } from '../support/message-counts.ts'
 import type { Processing } from './processing.ts'
 import { receive } from './receive.ts'
 import { resolveOptions } from './resolve-options.ts'
@@ -37,7 +38,10 @@ function setUp(given: Given = {}, down?: Error | MessageCounts | 'no session') {
     messageCounts: typeof down === 'object' && 'start' in down ? down : undefined,
   } as unknown as InboxSession<unknown>
   const engine = down === 'no session' ? undefined : { session }
-  const stores = { engine } as unknown as Processing['stores']
+  const stores = {
+    engine,
+    localCounts: new LocalMessageCounts(),
+  } as unknown as Processing['stores']
   const context = { options, stores, breaker: createBreaker(runtime) }
   const take = (deliveries: readonly Delivery[]) => receive(context, deliveries)
   return { take, refused, breaker: context.breaker }
@@ -144,21 +148,27 @@ test('a message that is skipped or must be retried gets its outcome here, and no
       return payload === 'skip'
     },
   })
-  const late = (over: Partial<Delivery>) => toDelivery('late', over)
-  const { decided, events } = await take([toDelivery('skip'), late({}), late({ deliveryCount: 3 })])
+  const late = (over: Partial<Delivery>) => named('late', { messageId: 'm-1', ...over })
+  const { decided, events } = await take([
+    toDelivery('skip'),
+    late({}),
+    late({ messageId: 'm-2', deliveryCount: 3 }),
+  ])
   const failed = (attempt: number, delayMs: number): Outcome => ({
     ...{ kind: 'failed', attempt, delayMs, error, cause: 'identify-failed' },
   })
   expect(decided.map(({ index, outcome, key }) => [index, outcome, key])).toEqual([
     [0, { kind: 'skipped' }, undefined],
     [1, failed(1, 750), undefined],
-    [2, failed(3, 3_000), undefined],
+    [2, failed(1, 750), undefined],
   ])
+  const again = await take([late({ redelivered: true }), late({ messageId: 'other' })])
+  expect(again.decided.map(({ outcome }) => outcome)).toEqual([failed(2, 1_500), failed(1, 750)])
   expect([events, refused]).toEqual([[], []])
 })
 
-// Red when the wait that the user chose is taken as it is: nothing counts such a message, so without a wait a consumer that
-// keeps it in memory would read it again at once, for ever.
+// Red when the wait that the user chose is taken as it is: a consumer that keeps the message in memory would read it again
+// at once.
 test('a message that must be retried waits a moment also without a back-off', async () => {
   const { take } = setUp({
     retry: { baseMs: 0 },

@@ -41,14 +41,13 @@ describe.each(ways)('a function of the user that ends %s', (_, end) => {
 
   test.each<[string, unknown, string]>([
     ['an error', new RangeError('too long'), '`eventKey` threw RangeError: too long'],
-    ['a fatal error', new FatalError('no'), '`eventKey` threw FatalError: no'],
     ['a text', 'secret', '`eventKey` threw string'],
     ['nothing', undefined, '`eventKey` threw undefined'],
   ])(
-    'and throws %s makes the payload invalid, with the name of the function',
+    'and throws %s is a failed read, with the name of the function',
     async (_name, error, message) => {
       const thrown = await thrownBy(error)
-      expect(thrown).toBeInstanceOf(InvalidPayloadError)
+      expect(thrown).toBeInstanceOf(RetryableError)
       expect(thrown).toMatchObject({ message, cause: error })
     },
   )
@@ -56,6 +55,7 @@ describe.each(ways)('a function of the user that ends %s', (_, end) => {
   test.each<[string, unknown]>([
     ['the payload is invalid', new InvalidPayloadError('no')],
     ['a key is missing', new MissingKeyError('no')],
+    ['the message is dead', new FatalError('no')],
     ['the message is retried', new RetryableError('later')],
     ['its answer is of the wrong type', new WrongAnswerError('skip', 5)],
   ])('can say that %s', async (_name, error) => {

@@ -2,10 +2,11 @@ import { isThenable, type MaybeAsync } from '../concurrency/maybe-async.ts'
 import type { EventKey } from '../model/brands.ts'
 import {
   describeError,
+  type ErrorCode,
   InvalidPayloadError,
   isError,
-  MissingKeyError,
   OncewardError,
+  RetryableError,
   toReadableError,
 } from '../model/errors.ts'
 import { WrongAnswerError } from '../options/wrong-answer.ts'
@@ -47,19 +48,41 @@ async function settled<Value>(found: Found, name: string, value: Value): Promise
   }
 }
 
+/**
+ * A function of the user threw while it read a message. That says nothing about the message: a registry may be down, an
+ * object may be late. So the message is read again.
+ */
+export class ReadFailedError extends RetryableError {
+  static override readonly name: string = 'RetryableError'
+}
+
 function blamed(name: string, raw: unknown): unknown {
   const thrown = toReadableError(raw)
-  if (thrown instanceof InvalidPayloadError || thrown instanceof MissingKeyError) return thrown
-  return isRetryable(thrown) ? thrown : threw(`\`${name}\``, thrown)
+  if (thrown instanceof WrongAnswerError || isVerdict(thrown)) return thrown
+  return isSyntaxError(thrown)
+    ? unreadable(`\`${name}\``, thrown)
+    : new ReadFailedError(whatThrew(`\`${name}\``, thrown), { cause: thrown })
 }
 
-export function isRetryable(thrown: unknown): boolean {
-  if (thrown instanceof WrongAnswerError) return true
-  return OncewardError.is(thrown) && thrown.code === 'ONCEWARD_RETRYABLE'
+/** Errors by which a function of the user says what is to become of the message. */
+const VERDICTS: readonly ErrorCode[] = [
+  'ONCEWARD_INVALID_PAYLOAD',
+  'ONCEWARD_MISSING_KEY',
+  'ONCEWARD_FATAL',
+  'ONCEWARD_RETRYABLE',
+]
+
+const isVerdict = (thrown: unknown): thrown is OncewardError =>
+  OncewardError.is(thrown) && VERDICTS.includes(thrown.code)
+
+/** What `JSON.parse` and most parsers throw for a message that they cannot read, now or later. */
+const isSyntaxError = (thrown: unknown): boolean => isError(thrown) && thrown.name === 'SyntaxError'
+
+export function unreadable(name: string, thrown: unknown): InvalidPayloadError {
+  return new InvalidPayloadError(whatThrew(name, thrown), { cause: thrown })
 }
 
-export function threw(name: string, thrown: unknown): InvalidPayloadError {
+function whatThrew(name: string, thrown: unknown): string {
   const { name: type, message } = describeError(thrown)
-  const what = isError(thrown) ? `${type}: ${message}` : typeof thrown
-  return new InvalidPayloadError(`${name} threw ${what}`, { cause: thrown })
+  return `${name} threw ${isError(thrown) ? `${type}: ${message}` : typeof thrown}`
 }

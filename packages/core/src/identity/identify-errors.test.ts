@@ -1,3 +1,4 @@
+import { runInNewContext } from 'node:vm'
 import { describe, expect, test } from 'vitest'
 import { resolveOptions } from '../guard/resolve-options.ts'
 import { memoryInbox } from '../memory/index.ts'
@@ -59,17 +60,28 @@ describe('the ordering key', () => {
 describe("what a function of the user's throws", () => {
   test('is tried again when it says so, at once or later, and nothing is refused', async () => {
     const error = new RetryableError('the registry is down')
-    expect(await run(withKey(), { decode: throwing(error) })).toEqual({ kind: 'retry', error })
+    expect(await run(withKey(), { decode: throwing(error) })).toEqual({
+      ...{ kind: 'retry', error, isCounted: true },
+    })
     const later = () => Promise.reject(error)
-    expect(await run(withKey(), { decode: later })).toEqual({ kind: 'retry', error })
+    expect(await run(withKey(), { decode: later })).toMatchObject({ kind: 'retry', error })
   })
 
-  test('refuses the message for good when it is any other error of ours', async () => {
+  test('refuses the message for good when it is fatal', async () => {
     const error = new FatalError('no')
     expect(await run(withKey(), { decode: throwing(error) })).toMatchObject({
-      reason: 'invalid-payload',
-      error: { message: '`decode` threw FatalError: no', cause: error },
+      ...{ kind: 'refused', reason: 'fatal', error },
     })
+  })
+
+  test('refuses the message for good when it is a syntax error, also of another realm', async () => {
+    const { error } = runInNewContext('try { JSON.parse("{") } catch (error) { ({ error }) }')
+    for (const thrown of [new SyntaxError('what'), error]) {
+      expect(await run(withKey(), { decode: throwing(thrown) })).toMatchObject({
+        ...{ kind: 'refused', reason: 'invalid-payload' },
+        error: { message: expect.stringMatching(/^`decode` threw SyntaxError: /), cause: thrown },
+      })
+    }
   })
 
   test('may say that the key is missing, in its own words', async () => {

@@ -238,14 +238,14 @@ describe("a function of the user's", () => {
     ['tenant', { tenant: broken }],
     ['orderingKey', { orderingKey: broken }],
     ['fingerprint', { fingerprint: broken }],
-  ])('that throws refuses the message and is named: %s', async (name, given) => {
+  ])('that throws makes the message be read again and is named: %s', async (name, given) => {
     const refused = await run(withKey('k'), given)
-    expect(refused).toMatchObject({ kind: 'refused', reason: 'invalid-payload' })
+    expect(refused).toMatchObject({ kind: 'retry', isCounted: true })
     expect(refused).toHaveProperty('error.message', `\`${name}\` threw RangeError: broken`)
     expect(refused).toHaveProperty('error.cause', new RangeError('broken'))
   })
 
-  test('that throws undefined, or rejects, refuses the message too', async () => {
+  test('that throws undefined, or rejects, makes it be read again too', async () => {
     const throwsUndefined = () => Promise.reject()
     expect(await run(withKey('k'), { decode: throwsUndefined })).toHaveProperty(
       'error.message',

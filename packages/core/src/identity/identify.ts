@@ -2,11 +2,18 @@ import { andThen, type MaybeAsync } from '../concurrency/maybe-async.ts'
 import { answerWithin, LATE } from '../concurrency/timeout.ts'
 import type { EventKey, Fingerprint } from '../model/brands.ts'
 import { copyDelivery, type DecodedDelivery, type Delivery } from '../model/delivery.ts'
-import { DeadlineExceededError, InvalidPayloadError, MissingKeyError } from '../model/errors.ts'
+import {
+  DeadlineExceededError,
+  FatalError,
+  InvalidPayloadError,
+  MissingKeyError,
+  RetryableError,
+} from '../model/errors.ts'
 import type { IdentifiedEvent } from '../model/inbox.ts'
+import type { DeadLetterReason } from '../model/settlement.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { WrongAnswerError } from '../options/wrong-answer.ts'
-import { callUserFunction, type Found, isRetryable, threw } from './call-user-function.ts'
+import { callUserFunction, type Found, unreadable } from './call-user-function.ts'
 import { type Decoded, decodeByUser, decodeJson } from './decode.ts'
 import { eventIdOf } from './event-id.ts'
 import { missingKey, toEventKey } from './event-key.ts'
@@ -25,15 +32,20 @@ export type Identified =
   | { readonly kind: 'skipped' }
   | {
       readonly kind: 'refused'
-      readonly reason: 'invalid-payload' | 'missing-event-key' | 'no-verdict'
-      readonly error: InvalidPayloadError | MissingKeyError
+      readonly reason: Extract<
+        DeadLetterReason,
+        'invalid-payload' | 'missing-event-key' | 'fatal' | 'no-verdict' | 'attempts-spent'
+      >
+      readonly error: unknown
       readonly key?: string | undefined
+      /** Reads of the message that failed. Undefined: the message was refused at once. */
+      readonly attempt?: number | undefined
     }
   /**
-   * A user's function threw a {@link RetryableError}, for example because a schema registry is down; or it gave no
-   * answer within the deadline, or an answer that no message can cause.
+   * The message cannot be read yet: a user's function threw, for example because a schema registry is down, or gave no
+   * answer within the deadline. Not counted if the function gave an answer that no message can cause.
    */
-  | { readonly kind: 'retry'; readonly error: unknown }
+  | { readonly kind: 'retry'; readonly error: unknown; readonly isCounted: boolean }
   /** The message has no key, and the user's policy is to run it without a guard. */
   | {
       readonly kind: 'unguarded'
@@ -75,8 +87,8 @@ const NOTHING_DECODED: Decoded = { value: undefined, isExact: false }
 
 /**
  * Step 1: decode → skip → schema → key → fingerprint. Never rejects, and ends within `deadlineMs`. If a user's function
- * throws, the message is refused, because the function would throw at each redelivery too. A {@link RetryableError} is
- * retried instead. docs/configuration.md has the rule of each function.
+ * throws, the message is read again later, unless the error says that it never can be: {@link InvalidPayloadError},
+ * {@link FatalError} or a SyntaxError. docs/configuration.md has the rule of each function.
  *
  * @see design.md §2, §8
  */
@@ -120,16 +132,18 @@ async function withinDeadline(
   if (identified !== LATE) return identified
   // No function of the user is running: the body is long, and reading it ends.
   if (found.calling === undefined) return withinDeadline(options, identifying, found)
-  const message = `\`${found.calling}\` gave no answer within deadlineMs = ${deadlineMs} ms, so the message is retried later. Make it faster or raise \`deadlineMs\`.`
-  return { kind: 'retry', error: new DeadlineExceededError(message) }
+  const message = `\`${found.calling}\` gave no answer within deadlineMs = ${deadlineMs} ms, so the message is read again later. Make it faster or raise \`deadlineMs\`.`
+  return { kind: 'retry', error: new DeadlineExceededError(message), isCounted: true }
 }
 
 function refusal(thrown: unknown, key: EventKey | undefined): Identified {
-  if (isRetryable(thrown)) return { kind: 'retry', error: thrown }
+  if (thrown instanceof WrongAnswerError) return { kind: 'retry', error: thrown, isCounted: false }
+  if (thrown instanceof RetryableError) return { kind: 'retry', error: thrown, isCounted: true }
+  if (thrown instanceof FatalError) return { kind: 'refused', reason: 'fatal', error: thrown, key }
   if (thrown instanceof MissingKeyError) {
     return { kind: 'refused', reason: 'missing-event-key', error: thrown, key }
   }
-  const error = thrown instanceof InvalidPayloadError ? thrown : threw('an option', thrown)
+  const error = thrown instanceof InvalidPayloadError ? thrown : unreadable('an option', thrown)
   return { kind: 'refused', reason: 'invalid-payload', error, key }
 }
 

@@ -8,8 +8,8 @@ import type {
 } from '../model/dead-letter.ts'
 import type { Refusal, VerdictAnswer } from '../model/inbox.ts'
 import { messageHash } from '../support/adapter-registry.ts'
+import { LocalMessageCounts } from '../support/message-counts.ts'
 import { toErrorText } from './attempts.ts'
-import { MemoryMessageCounts } from './message-counts.ts'
 import { MemoryTables, type ProcessedEventRow, type Publishing } from './tables.ts'
 
 /** What both kinds of dead letters say about their publication. */
@@ -29,7 +29,7 @@ export class MemoryStore {
   readonly tables: MemoryTables = new MemoryTables()
   readonly refused: Map<string, RefusedRow> = new Map()
   readonly rules: Map<string, number> = new Map()
-  readonly messageCounts: MemoryMessageCounts = new MemoryMessageCounts()
+  readonly messageCounts: LocalMessageCounts = new LocalMessageCounts()
   readonly secret: Uint8Array = randomBytes(32)
   readonly identity: string = randomBytes(16).toString('hex')
 

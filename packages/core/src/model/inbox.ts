@@ -300,7 +300,10 @@ export interface InboxSession<Tx> {
   endPublishing(ref: DeadLetterRef, token: OwnerToken, as: PublishingEnd): Promise<VerdictAnswer>
   /** Parked events that are due, and parked dead letters to publish. Skips rows that other transactions hold. */
   due(limit: number): Promise<readonly DueEvent[]>
-  /** Optional: without it, a message that ends the process while it is read does so whenever it is delivered. */
+  /**
+   * Optional: without it, a message that ends the process while it is read does so whenever it is delivered, and reads that
+   * fail are counted in each process.
+   */
   readonly messageCounts?: MessageCounts | undefined
   /** Deletes the record of a replayed refused message. */
   resolveRefused(id: string): Promise<void>
@@ -328,18 +331,24 @@ export interface InboxSession<Tx> {
 }
 
 /**
- * Counts how often a message was read (decoded, checked, identified) without an end, by a hash of the message itself:
- * a message that ends the process while it is read has no event yet. Its count is the only trace.
+ * Counts how often a message was read (decoded, checked, identified) in vain, by a hash of the message itself: a message
+ * that ends the process or makes a function of the user throw while it is read has no event yet. Its count is the only
+ * trace.
  */
 export interface MessageCounts {
   /**
-   * Counts 1 for each message that has no count. `left`: the message has one, which its last reader did not end, and
-   * it is not counted here. One statement.
+   * Counts one more read of each message, unless its last read has not ended. `left`: the process of that read died, or
+   * still reads; the message is not counted here. One statement.
    */
   start(deliveries: readonly Delivery[]): Promise<readonly ('started' | 'left')[]>
   /** Counts one more read of a message that is read alone. Answers the count. */
   startAlone(delivery: Delivery): Promise<number>
-  /** The messages were read, whatever came of it: deletes their counts. One statement. */
+  /**
+   * The reads ended with an error, and the messages will be read again. Counts the reads that were not counted when they
+   * started. Answers the counts. One statement.
+   */
+  failed(deliveries: readonly Delivery[]): Promise<readonly number[]>
+  /** The messages were read: deletes their counts. One statement. */
   end(deliveries: readonly Delivery[]): Promise<void>
 }
 

@@ -91,7 +91,8 @@ export interface CommonOptions<Payload, Decoded> {
   readonly consumer: string
   /**
    * Turns the body into a value. Default: JSON in UTF-8, and null for an empty body. If it throws, the message is
-   * dead-lettered, because it would throw at each redelivery too.
+   * read again with back-off, and dead-lettered when `retry.attempts` reads have failed. An `InvalidPayloadError`, a
+   * `SyntaxError` or a `FatalError` dead-letters it at once.
    */
   readonly decode?:
     | ((body: Uint8Array, delivery: Delivery) => Decoded | Promise<Decoded>)

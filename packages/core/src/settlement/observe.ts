@@ -115,6 +115,7 @@ function toFields(
 type Line = readonly [keyof Logger, string]
 
 const SETTLED: Line = ['debug', 'delivery settled']
+const UNREAD: Line = ['warn', 'the message could not be read yet and is read again later']
 const LINES: { readonly [Kind in Outcome['kind']]: Line } = {
   processed: SETTLED,
   duplicate: SETTLED,
@@ -146,6 +147,7 @@ function callerLineOf({ isAnswer }: CallerRetries, { outcome, parked }: Report):
   if (parked === true) return undefined
   switch (outcome.kind) {
     case 'failed':
+      if (outcome.cause === 'identify-failed') return UNREAD
       return isAnswer(outcome.error)
         ? SETTLED
         : ['warn', 'handler failed and its key is free again: the caller may retry']
@@ -175,5 +177,6 @@ function lineOf(outcome: Outcome): Line {
   const isReturnedUnstarted =
     kind === 'abandoned' && outcome.reason === 'closing' && outcome.stillRunning !== true
   const isRepeated = kind === 'dead' && outcome.repeated === true
+  if (kind === 'failed' && outcome.cause === 'identify-failed') return UNREAD
   return isReturnedUnstarted || isRepeated ? SETTLED : LINES[kind]
 }

@@ -158,6 +158,8 @@ export function outcomeOf(
 /** The problem that the handler threw as the answer to this key. */
 export function thrownAnswerOf(settlement: Settlement): HttpProblem | undefined {
   if (settlement.kind !== 'defer' || settlement.reason !== 'failed') return undefined
+  // Thrown by a function that read the request, so no run could store it with the key.
+  if (settlement.cause === 'identify-failed') return undefined
   return HttpProblem.is(settlement.error) && settlement.error.store ? settlement.error : undefined
 }
 

@@ -18,6 +18,12 @@ export function messageCounts({ driver, statements, consumerId }: ConsumerContex
       const [reads] = texts(await driver.query(statements.startMessageAlone, [id, consumer]))
       return Number(reads)
     },
+    failed: async (deliveries) => {
+      const ids = deliveries.map((delivery) => refusedId(consumerId, delivery))
+      const answers = await driver.query(statements.failMessages, [JSON.stringify(ids), consumer])
+      const times = new Map(texts(answers).map((text) => JSON.parse(text) as [string, number]))
+      return ids.map((id) => times.get(id) as number)
+    },
     end: async (deliveries) => {
       const ids = deliveries.map((delivery) => refusedId(consumerId, delivery))
       await driver.query(statements.endMessages, [`{${ids.join(',')}}`])

@@ -93,12 +93,14 @@ create table :"schema".refused_message_parts (
 create index refused_messages_parked on :"schema".refused_messages (consumer_id, next_try) where parked;
 create index refused_messages_age on :"schema".refused_messages (last_failed_at, refused_id);
 
--- Redelivered messages that are being read: decoded, checked, identified. A row that stays is of a message whose reader
--- died, and the message is read alone next time. The id is the one that the message has when it is refused.
+-- Messages that are being read again (decoded, checked, identified), and those whose read failed. A row that stays and
+-- is not failed is of a message whose reader died, and the message is read alone next time. The id is the one that the
+-- message has when it is refused.
 create table :"schema".suspect_messages (
   message_id uuid primary key,
   consumer_id integer not null,
-  times integer not null default 1,
+  times integer not null default 1,         -- reads that began
+  failed boolean not null default false,    -- the last read ended with an error; false: it has not ended
   counted_at timestamptz not null default now()
 );
 

@@ -25,6 +25,23 @@ export function messageTests<Tx>(open: Open<Tx>): void {
       expect(await counts.startAlone(newDelivery())).toBe(1)
     })
 
+    it('grows with each read that fails, counted at its start or not', async () => {
+      await using opened = await open()
+      const counts = countsOf(opened.steps.session)
+      const [a, b] = [newDelivery(), newDelivery()]
+      expect(await counts.failed([a, b, a])).toEqual([1, 1, 1])
+      expect(await counts.failed([redelivered(a)])).toEqual([2])
+      // A read that failed has ended, so the next one needs not be alone.
+      expect(await counts.start([a])).toEqual(['started'])
+      expect(await counts.failed([b, a])).toEqual([2, 3])
+      await counts.start([a])
+      expect(await counts.start([a])).toEqual(['left'])
+      expect(await counts.startAlone(a)).toBe(5)
+      expect(await counts.failed([a])).toEqual([5])
+      await counts.end([a])
+      expect(await counts.failed([a])).toEqual([1])
+    })
+
     it('is gone once the message was read', async () => {
       await using opened = await open()
       const counts = countsOf(opened.steps.session)

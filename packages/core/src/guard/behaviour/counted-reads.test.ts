@@ -9,7 +9,7 @@ import type { Delivery } from '../../model/delivery.ts'
 import { type Guard, portOf } from '../../model/guard-port.ts'
 import type { Inbox, MessageCounts } from '../../model/inbox.ts'
 import { createGuard } from '../guard.ts'
-import { isSuspect } from '../receive.ts'
+import { isSuspect } from '../read.ts'
 
 const ATTEMPTS = 3
 
@@ -70,7 +70,7 @@ test('a message that ends the process while it is read is dead-lettered, and its
   expect(deaths).toBe(ATTEMPTS)
   const error = {
     code: 'ONCEWARD_INVALID_PAYLOAD',
-    message: expect.stringContaining(`ended the process ${ATTEMPTS} times`),
+    message: expect.stringContaining(`read ${ATTEMPTS} times, and each read ended the process`),
   }
   expect(settlements).toMatchObject([
     { by: 'processed' },
@@ -157,6 +157,10 @@ function observed(change: Partial<MessageCounts> = {}) {
         startAlone: (one) => {
           calls.push('alone')
           return counts.startAlone(one)
+        },
+        failed: (all) => {
+          calls.push(`failed ${all.length}`)
+          return counts.failed(all)
         },
         end: (all) => {
           calls.push(`end ${all.length}`)

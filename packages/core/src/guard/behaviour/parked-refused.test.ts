@@ -177,6 +177,7 @@ test.each([
   const ended: Delivery[] = []
   const messageCounts: MessageCounts = {
     start: async (all) => all.map(() => 'left'),
+    failed: async () => [],
     startAlone: async () => reads,
     end: async (all) => void ended.push(...all),
   }

@@ -70,13 +70,14 @@ test('the count of a replayed event whose reads end the process ends, so that th
   const ended: Delivery[] = []
   const messageCounts: MessageCounts = {
     start: async (all) => all.map(() => 'left'),
+    failed: async () => [],
     startAlone: async () => 100,
     end: async (all) => void ended.push(...all),
   }
   Object.assign(session, { messageCounts })
   const ref = await replayed(newEvent())
   await poll()
-  const error = expect.stringContaining('Reading this message ended the process')
+  const error = expect.stringContaining('each read ended the process')
   expect(memory.deadLetters()).toMatchObject([{ ref, reason: 'fatal', error }])
   expect([ran, ended.length]).toEqual([[], 1])
 })

@@ -41,6 +41,7 @@ async function settle(name: Name, odd: () => unknown): Promise<string | undefine
 
 const KIND_AFTER: Readonly<Record<Exclude<Consequence, 'reconnects'>, string>> = {
   'dead-letter': 'dead-letter',
+  again: 'defer',
   retry: 'defer',
   fails: 'defer',
   retryable: 'defer',

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { openInbox } from '../fixtures/inbox.ts'
-import { toDelivery } from './to-delivery.ts'
+import { toDelivery } from '../memory/to-delivery.ts'
 
 test('a read that was left over keeps its count when the message is read with others', async () => {
   const { session } = await openInbox()
