@@ -17,6 +17,7 @@ test('a delivery contains everything that RabbitMQ knows of a message', () => {
     {
       messageId: 'm-1',
       contentType: 'application/json',
+      contentEncoding: 'gzip',
       timestamp: 1_700_000_000,
       headers: {
         'Idempotency-Key': Buffer.from('k-1'),
@@ -48,6 +49,7 @@ test('a delivery contains everything that RabbitMQ knows of a message', () => {
     },
     source: { broker: 'amqp', queue: 'orders' },
     contentType: 'application/json',
+    contentEncoding: 'gzip',
     messageId: 'm-1',
     orderingKey: 'customer-7',
     producedAt: new Date(1_700_000_000_000),

@@ -61,6 +61,7 @@ export function toDelivery(received: ConsumeMessage, source: Delivery['source'])
   const message = restored(received)
   const { properties, content } = message
   const contentType = readableText(properties.contentType)
+  const contentEncoding = readableText(properties.contentEncoding)
   const producedAt = toDate(properties.timestamp)
   const orderingKey = readableText(properties.headers?.['x-order-key'])
   const messageId = composedId(properties)
@@ -71,6 +72,7 @@ export function toDelivery(received: ConsumeMessage, source: Delivery['source'])
       headers: toHeaders(properties.headers ?? {}),
       source,
       contentType,
+      contentEncoding,
       messageId,
       orderingKey,
       producedAt,
@@ -189,10 +191,10 @@ const toTimestamp = (timestamp: unknown): unknown =>
 
 /** Properties of a stored delivery, whose message is gone. */
 export function storedOptions(delivery: Delivery, extra: Headers): Options.Publish {
-  const { headers, contentType, messageId, producedAt } = delivery
+  const { headers, contentType, contentEncoding, messageId, producedAt } = delivery
   const timestamp = producedAt === undefined ? undefined : Math.floor(producedAt.getTime() / 1_000)
   return {
-    ...defined({ contentType, timestamp, ...splitId(messageId) }),
+    ...defined({ contentType, contentEncoding, timestamp, ...splitId(messageId) }),
     headers: { ...withoutOurs(headers), ...extra },
   }
 }

@@ -101,8 +101,8 @@ describe('a request that is refused', () => {
       'unsupported-media-type',
     ],
     [
-      'that is compressed',
-      { headers: { 'content-encoding': 'gzip' } },
+      'that is compressed in a way that the guard does not know',
+      { headers: { 'content-encoding': 'zstd' } },
       415,
       'unsupported-media-type',
     ],

@@ -30,6 +30,7 @@ import { createLaterHandler, createRouteHandler, type RouteHandler } from './han
 import { openEarly } from './open-early.ts'
 import { type AnyHttpOptions, DEFAULTS, type HttpHandler } from './options.ts'
 import {
+  codingOf,
   compared,
   type DecodedRequest,
   decodeRequest,
@@ -190,13 +191,15 @@ export class RunningHttpGuard {
     const contentType = headerOf(incoming, 'content-type')
     if (decode === undefined && !isReadable(incoming, bytes, contentType)) {
       return problem('unsupported-media-type', {
-        detail: 'Send JSON in UTF-8, without a content coding.',
-        headers: { 'accept-post': 'application/json', 'accept-encoding': 'identity' },
+        detail: 'Send JSON in UTF-8, with the content coding gzip, deflate or br, or without one.',
+        headers: { 'accept-post': 'application/json', 'accept-encoding': 'gzip, deflate, br' },
       })
     }
     const hooks = onHangUp === 'abort' ? { abort: incoming.hangUp() } : {}
     const { target } = incoming
-    return this.#run({ ...identity, request: this.#seen(request), target, contentType }, hooks)
+    const coding = codingOf(incoming)
+    const types = { contentType, contentEncoding: coding }
+    return this.#run({ ...identity, request: this.#seen(request), target, ...types }, hooks)
   }
 
   /** The user's function may give no answer. */
@@ -247,7 +250,7 @@ export class RunningHttpGuard {
   /** Headers may be credentials, so they are left out, except those that are stored. */
   #toDelivery(exchange: Exchange): Delivery {
     const { later } = this.#plan
-    const { contentType, key, request } = exchange
+    const { contentEncoding, contentType, key, request } = exchange
     return withEnvelope(
       {
         body: request.bytes,
@@ -259,6 +262,7 @@ export class RunningHttpGuard {
             }),
         source: this.#source,
         contentType,
+        contentEncoding,
         messageId: key,
         raw: exchange,
       },
@@ -280,7 +284,9 @@ function engineOptions(
     ...(onTakeover === undefined
       ? {}
       : { onTakeover: typeof onTakeover === 'function' ? takeOver : onTakeover }),
-    decode: (_bytes, delivery) => decodeRequest(exchangeOf(delivery), { decode, schema }),
+    decode: (bytes, delivery) => decodeRequest(exchangeOf(delivery), bytes, { decode, schema }),
+    // A request may become no larger by its content coding than one without may be.
+    maxInflatedBytes: maxBodyBytes,
     schema: ofRequest(schema),
     eventKey: (delivery) => exchangeOf(delivery).key,
     ...(tenant === 'none'

@@ -8,10 +8,11 @@ const deliveryOf = (more: Parameters<typeof message>[2], key: string | Buffer | 
   toDelivery({ topic: 'orders', partition: 2, message: message(41, key, more) }, 'cluster-1')
 
 test('a delivery contains everything that Kafka knows of a record, and gives the record back', () => {
-  const headers = { 'Content-Type': Buffer.from('application/json') }
+  const json = Buffer.from('application/json')
+  const headers = { 'Content-Type': json, 'Content-Encoding': Buffer.from('gzip') }
   const delivery = deliveryOf({ headers })
   expect(delivery).toMatchObject({
-    headers: { 'content-type': 'application/json' },
+    headers: { 'content-type': 'application/json', 'content-encoding': 'gzip' },
     source: {
       broker: 'kafka',
       queue: 'orders',
@@ -20,6 +21,7 @@ test('a delivery contains everything that Kafka knows of a record, and gives the
       incarnation: 'cluster-1:1700000000000',
     },
     contentType: 'application/json',
+    contentEncoding: 'gzip',
     orderingKey: 'k-1',
     producedAt: new Date(1_700_000_000_000),
   })

@@ -35,6 +35,7 @@ export function toDelivery(received: KafkaRecord, clusterId: string | undefined)
         incarnation: `${clusterId ?? ''}:${message.timestamp}`,
       },
       contentType: headers['content-type'],
+      contentEncoding: headers['content-encoding'],
       orderingKey: laneOf(message),
       producedAt: toDate(message.timestamp),
       raw: record,

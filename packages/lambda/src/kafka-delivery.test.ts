@@ -23,6 +23,7 @@ test('a delivery contains everything that the event tells of a record, and raw i
       incarnation: ':1763805600000',
     },
     contentType: 'a/b',
+    contentEncoding: undefined,
     orderingKey: 'o1',
     producedAt: new Date(1_763_805_600_000),
     redelivered: true,

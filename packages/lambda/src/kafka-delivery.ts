@@ -37,6 +37,7 @@ export function toDelivery(given: unknown): Delivery {
         incarnation: `:${message.timestamp}`,
       },
       contentType: headers['content-type'],
+      contentEncoding: headers['content-encoding'],
       orderingKey: message.key === null ? undefined : toLane(message.key),
       producedAt: toDate(Number(message.timestamp) < 0 ? undefined : message.timestamp),
       redelivered: true,

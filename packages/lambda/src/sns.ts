@@ -60,6 +60,7 @@ function toDelivery(given: unknown): Delivery {
       headers,
       source: { broker: 'sns', queue: TopicArn, position: MessageId },
       contentType: headers['content-type'],
+      contentEncoding: headers['content-encoding'],
       messageId: MessageId,
       producedAt: toDate(Timestamp),
       // Lambda does not say whether it invokes the function for the first time.

@@ -17,19 +17,21 @@ test('a delivery contains everything that SQS knows of a message, and raw is the
     md5OfMessageAttributes: 'x',
     messageAttributes: {
       'Content-Type': { stringValue: 'application/json', dataType: 'String' },
+      'Content-Encoding': { stringValue: 'gzip', dataType: 'String' },
       Trace: { binaryValue: '/wA=', stringValue: null, dataType: 'Binary' },
     },
   })
   expect(envelope).toBeInstanceOf(Uint8Array)
   expect(delivery).toStrictEqual({
     body: Buffer.from('{"order":"ä"}'),
-    headers: { 'content-type': 'application/json' },
+    headers: { 'content-type': 'application/json', 'content-encoding': 'gzip' },
     source: {
       broker: 'sqs',
       queue: 'https://sqs.eu-central-1.amazonaws.com/123456789012/orders',
       position: 'm-1',
     },
     contentType: 'application/json',
+    contentEncoding: 'gzip',
     messageId: 'm-1',
     orderingKey: undefined,
     producedAt: new Date(1_763_805_600_000),
@@ -41,6 +43,7 @@ test('a delivery contains everything that SQS knows of a message, and raw is the
       Attributes: sqsRecord().attributes,
       MessageAttributes: {
         'Content-Type': { StringValue: 'application/json', DataType: 'String' },
+        'Content-Encoding': { StringValue: 'gzip', DataType: 'String' },
         Trace: { BinaryValue: Uint8Array.of(0xff, 0), DataType: 'Binary' },
       },
     },

@@ -34,6 +34,7 @@ export function toDelivery(record: unknown): Delivery {
       headers,
       source: { broker: 'sqs', queue: toUrl(fields['eventSourceARN']), position: MessageId },
       contentType: headers['content-type'],
+      contentEncoding: headers['content-encoding'],
       messageId: MessageId,
       orderingKey: groupOf(message),
       producedAt: toDate(system['SentTimestamp']),

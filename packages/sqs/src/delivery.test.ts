@@ -18,6 +18,7 @@ function received(overrides: Partial<Message> = {}): Message {
     },
     MessageAttributes: {
       'Content-Type': { DataType: 'String', StringValue: 'application/json' },
+      'Content-Encoding': { DataType: 'String', StringValue: 'br' },
       Trace: { DataType: 'Binary', BinaryValue: new Uint8Array([0xff, 0]) },
       count: { DataType: 'Number.int', StringValue: '7' },
     },
@@ -29,9 +30,10 @@ test('a delivery contains everything that SQS knows of a message', () => {
   const message = received()
   expect(toDelivery(message, fifo)).toEqual({
     body: Buffer.from('{"order":"ä"}'),
-    headers: { 'content-type': 'application/json', count: '7' },
+    headers: { 'content-type': 'application/json', 'content-encoding': 'br', count: '7' },
     source: { broker: 'sqs', queue: fifo, position: 'm-1' },
     contentType: 'application/json',
+    contentEncoding: 'br',
     messageId: 'm-1',
     orderingKey: 'g-1',
     producedAt: new Date(1_700_000_000_000),

@@ -27,7 +27,6 @@ export function toDelivery(message: Message, queueUrl: string): Delivery {
   const deliveryCount = toCount(system.ApproximateReceiveCount)
   const producedAt = toDate(system.SentTimestamp)
   const group = isOrdered(message, queueUrl) ? system.MessageGroupId : undefined
-  const contentType = headers['content-type']
   return withEnvelope(
     {
       body: Buffer.from(message.Body ?? '', 'utf8'),
@@ -37,7 +36,8 @@ export function toDelivery(message: Message, queueUrl: string): Delivery {
         queue: queueUrl,
         position: MessageId,
       },
-      contentType,
+      contentType: headers['content-type'],
+      contentEncoding: headers['content-encoding'],
       messageId: MessageId,
       // On standard queues message groups mean fairness, not order.
       orderingKey: group,

@@ -175,10 +175,13 @@ export function deliveryError(
   const isNamed = typeof headers === 'object' && headers !== null && !(Symbol.iterator in headers)
   const isRead = types.isUint8Array(body) && isNamed
   if (isRead && typeof source?.broker === 'string' && typeof source.queue === 'string') {
-    const { contentType, envelope, messageId, orderingKey, producedAt } = value ?? {}
+    const { contentType, contentEncoding, envelope, messageId } = value ?? {}
+    const { orderingKey, producedAt } = value ?? {}
     const isBare = contentType === undefined && messageId === undefined && orderingKey === undefined
-    if (isBare && envelope === undefined && producedAt === undefined) return undefined
-    return optionalError(name, { contentType, envelope, messageId, orderingKey, producedAt })
+    const isPlain = contentEncoding === undefined && envelope === undefined
+    if (isBare && isPlain && producedAt === undefined) return undefined
+    const texts = { contentType, contentEncoding, messageId, orderingKey }
+    return optionalError(name, { ...texts, envelope, producedAt })
   }
   const what = textOf(value)
   const fields = `\`body\` is ${textOf(body)}, \`headers\` ${textOf(headers)} and \`source\` ${textOf(source)}`

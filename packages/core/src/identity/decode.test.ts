@@ -6,6 +6,7 @@ import type { Delivery } from '../model/delivery.ts'
 import { describeError, InvalidPayloadError } from '../model/errors.ts'
 import { decodeByUser, decodeJson } from './decode.ts'
 
+const undecoded = (delivery: Delivery) => ({ delivery, body: delivery.body })
 const withBody = (body: string | Uint8Array): Delivery =>
   toDelivery(null, { body: typeof body === 'string' ? new TextEncoder().encode(body) : body })
 const decode = async (body: string | Uint8Array) => decodeJson(withBody(body).body)
@@ -135,17 +136,18 @@ describe('a JSON text is exact', () => {
 })
 
 describe("a user's decoder", () => {
-  const through = async (value: unknown) => decodeByUser(withBody('1'), () => value, 'body')
+  const through = async (value: unknown) =>
+    decodeByUser(undecoded(withBody('1')), () => value, 'body')
 
   test('gets the body and the delivery, and may be asynchronous', async () => {
     const delivery = withBody('abc')
     const decodes = async (body: Uint8Array, seen: Delivery) => [body.byteLength, seen === delivery]
-    const decoded = await decodeByUser(delivery, decodes, 'body')
+    const decoded = await decodeByUser(undecoded(delivery), decodes, 'body')
     expect(decoded).toEqual({ value: [3, true], isExact: true })
   })
 
   test.each(['none' as const, () => 1])('is not looked through for the rule %s', (rule) => {
-    const decoded = decodeByUser(withBody('1'), () => [1], rule)
+    const decoded = decodeByUser(undecoded(withBody('1')), () => [1], rule)
     expect(decoded).toEqual({ value: [1], isExact: false })
   })
 

@@ -5,6 +5,13 @@ import { describeError, InvalidPayloadError } from '../model/errors.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { traitsOf } from './envelope-traits.ts'
 
+/** A message before it is decoded. */
+export interface Undecoded {
+  readonly delivery: Delivery
+  /** Without its content encoding. */
+  readonly body: Uint8Array
+}
+
 /** A decoded body. */
 export interface Decoded {
   readonly value: unknown
@@ -19,12 +26,12 @@ export interface Decoded {
  * the dead letter need them as they came. Throws whatever the function throws.
  */
 export function decodeByUser(
-  delivery: Delivery,
+  { body, delivery }: Undecoded,
   decode: NonNullable<ResolvedOptions['decode']>,
   fingerprint: ResolvedOptions['fingerprint'],
 ): MaybeAsync<Decoded> {
   const { compared } = traitsOf(decode)
-  return afterAnswer(decode(copyBody(delivery), delivery), (value) => {
+  return afterAnswer(decode(copyBody({ body }), delivery), (value) => {
     const part = compared === undefined ? {} : { compared: compared(value) }
     // Only the rule `body` compares the decoded value. Looking through it for nothing would cost as much as decoding.
     const isExact =

@@ -18,7 +18,7 @@ async function printOf(text: string, given: Given = {}): Promise<Fingerprint> {
   const { decode, rule = 'body' } = given
   const decoded = await (decode === undefined
     ? decodeJson(body)
-    : decodeByUser(toDelivery(null, { body }), decode, rule))
+    : decodeByUser({ body, delivery: toDelivery(null, { body }) }, decode, rule))
   const payload = 'payload' in given ? given.payload : decoded.value
   return fingerprintOf(rule, { body, decoded, payload })
 }

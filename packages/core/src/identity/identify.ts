@@ -18,6 +18,7 @@ import { type Decoded, decodeByUser, decodeJson } from './decode.ts'
 import { eventIdOf } from './event-id.ts'
 import { missingKey, toEventKey } from './event-key.ts'
 import { fingerprintOf } from './fingerprint.ts'
+import { inflated } from './inflate.ts'
 import { OWN_READ, type OwnResolver, positionOf, withDecoded } from './resolvers.ts'
 import { validate } from './schema.ts'
 
@@ -57,6 +58,8 @@ export type Identified =
 interface Reading extends Found {
   readonly delivery: Delivery
   readonly options: ResolvedOptions
+  /** Without its content encoding. */
+  body: Uint8Array
   decoded: Decoded
   payload: unknown
   /** Of the rule `body`, if there is a schema. */
@@ -72,6 +75,7 @@ type Step = (reading: Reading) => MaybeAsync<Identified | undefined>
 
 /** Step 1 of the guard, in order. A step of an option is left out where the option is not set. */
 const STEPS: readonly { readonly option?: 'schema' | 'skip' | 'tenant'; readonly take: Step }[] = [
+  { take: inflate },
   { take: decode },
   { option: 'skip', take: skip },
   { option: 'schema', take: takeBodyFingerprint },
@@ -94,7 +98,7 @@ const NOTHING_DECODED: Decoded = { value: undefined, isExact: false }
  */
 export function identify(delivery: Delivery, options: ResolvedOptions): MaybeAsync<Identified> {
   const reading: Reading = {
-    ...{ delivery, options, decoded: NOTHING_DECODED, payload: undefined },
+    ...{ delivery, options, body: delivery.body, decoded: NOTHING_DECODED, payload: undefined },
     ...{ key: undefined, tenant: undefined, orderingKey: undefined },
     fingerprint: undefined,
     ...{ shown: undefined, calling: undefined },
@@ -147,13 +151,21 @@ function refusal(thrown: unknown, key: EventKey | undefined): Identified {
   return { kind: 'refused', reason: 'invalid-payload', error, key }
 }
 
-function decode(reading: Reading): MaybeAsync<undefined> {
+function inflate(reading: Reading): MaybeAsync<undefined> {
   const { delivery, options } = reading
+  return inflated(delivery, options.maxInflatedBytes)?.then((body) => {
+    reading.body = body
+    return undefined
+  })
+}
+
+function decode(reading: Reading): MaybeAsync<undefined> {
+  const { body, options } = reading
   const { decode: decodes, fingerprint } = options
   const decoding =
     decodes === undefined
-      ? decodeJson(delivery.body)
-      : callUserFunction(reading, 'decode', () => decodeByUser(delivery, decodes, fingerprint))
+      ? decodeJson(body)
+      : callUserFunction(reading, 'decode', () => decodeByUser(reading, decodes, fingerprint))
   return decoding instanceof Promise
     ? decoding.then((decoded) => keepDecoded(reading, decoded))
     : keepDecoded(reading, decoding)
@@ -181,9 +193,9 @@ function skip(reading: Reading): MaybeAsync<Identified | undefined> {
 
 /** Before the schema runs, because validators such as Ajv may fill in defaults in the value that they were given. */
 function takeBodyFingerprint(reading: Reading): MaybeAsync<undefined> {
-  const { decoded, delivery, options, payload } = reading
+  const { body, decoded, options, payload } = reading
   if (options.fingerprint !== 'body') return undefined
-  const content = { body: delivery.body, decoded, payload }
+  const content = { body, decoded, payload }
   return andThen(fingerprintOf('body', content), (fingerprint) => {
     reading.fingerprint = fingerprint
     return undefined
@@ -203,7 +215,7 @@ function applySchema(reading: Reading): MaybeAsync<undefined> {
 
 /** The first resolver that finds a key decides. */
 function findKey(reading: Reading, first = 0): MaybeAsync<undefined> {
-  const { delivery, decoded, options } = reading
+  const { decoded, options } = reading
   const { eventKey } = options
   for (let at = first; at < eventKey.length; at++) {
     const resolver = eventKey[at] as OwnResolver
@@ -211,7 +223,7 @@ function findKey(reading: Reading, first = 0): MaybeAsync<undefined> {
     const value =
       read === undefined
         ? callUserFunction<unknown>(reading, 'eventKey', () => resolver(shownTo(reading)))
-        : read(delivery, decoded.value)
+        : read(inflatedOf(reading), decoded.value)
     if (value === undefined) continue
     if (value instanceof Promise) {
       return value.then((late) => {
@@ -270,11 +282,11 @@ function findOrderingKey(reading: Reading): MaybeAsync<undefined> {
 }
 
 function takeFingerprint(reading: Reading): MaybeAsync<Identified> {
-  const { decoded, delivery, fingerprint, key, options, orderingKey, payload } = reading
+  const { body, decoded, fingerprint, key, options, orderingKey, payload } = reading
   if (key === undefined) return { kind: 'unguarded', payload, orderingKey }
   if (fingerprint !== undefined) return toIdentified(reading, key, fingerprint)
   const rule = options.fingerprint
-  const content = { body: delivery.body, decoded, payload }
+  const content = { body, decoded, payload }
   const taking =
     typeof rule === 'function'
       ? callUserFunction(reading, 'fingerprint', () => fingerprintOf(rule, content))
@@ -290,6 +302,10 @@ function toIdentified(reading: Reading, key: EventKey, fingerprint: Fingerprint)
   const event: IdentifiedEvent = { id, key, tenant, fingerprint, delivery }
   return { kind: 'identified', event, payload, orderingKey }
 }
+
+/** Resolvers of onceward read what the producer wrote. Those of the user see the body as it came, as the handler does. */
+const inflatedOf = ({ body, delivery }: Reading): Delivery =>
+  body === delivery.body ? delivery : copyDelivery(delivery, { body })
 
 /** All resolvers of the user see the same copy. */
 function shownTo(reading: Reading): DecodedDelivery<unknown> {

@@ -63,6 +63,11 @@ export interface Delivery {
   readonly headers: Readonly<Record<string, string | undefined>>
   readonly source: DeliverySource
   readonly contentType?: string | undefined
+  /**
+   * How the producer compressed the body: `gzip`, `deflate`, `br`, or several, with commas between. `body` is as it came;
+   * `decode` gets it inflated (see `maxInflatedBytes`).
+   */
+  readonly contentEncoding?: string | undefined
   /** The broker's or the publisher's id of the message. It is not an identity unless you say so: see `messageId()`. */
   readonly messageId?: string | undefined
   /** Deliveries with the same ordering key run in delivery order. The record key or the message group. */
@@ -90,11 +95,11 @@ export function copyDelivery<Changes extends object>(
   delivery: Delivery,
   changes: Changes,
 ): Delivery & Changes {
-  const { body, headers, source, contentType, messageId, orderingKey } = delivery
+  const { body, headers, source, contentType, contentEncoding, messageId, orderingKey } = delivery
   const { deliveryCount, redelivered, raw } = delivery
   // A date of its own, because `setHours` changes the date that it is called on.
   const producedAt = delivery.producedAt && new Date(delivery.producedAt.getTime())
-  const fields = { body, headers, source, contentType, messageId, orderingKey }
+  const fields = { body, headers, source, contentType, contentEncoding, messageId, orderingKey }
   const copy = { ...fields, producedAt, deliveryCount, redelivered, raw }
   // A copy of a copy keeps only the original: a message that is held again and again is copied each time.
   const state = stateOf(delivery)

@@ -63,10 +63,11 @@ export function toGuardEvent(
 ): GuardEvent<unknown> {
   const { event } = member
   const { delivery } = event
-  const { contentType, messageId, orderingKey } = delivery
+  const { contentType, contentEncoding, messageId, orderingKey } = delivery
   const { deliveryCount, redelivered, raw } = delivery
   const fields = {
-    ...{ contentType, messageId, orderingKey, deliveryCount, redelivered, raw },
+    ...{ contentType, contentEncoding, messageId, orderingKey },
+    ...{ deliveryCount, redelivered, raw },
     producedAt: delivery.producedAt && new Date(delivery.producedAt.getTime()),
     headers: { ...delivery.headers },
     source: { ...delivery.source },

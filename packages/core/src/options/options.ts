@@ -97,6 +97,11 @@ export interface CommonOptions<Payload, Decoded> {
   readonly decode?:
     | ((body: Uint8Array, delivery: Delivery) => Decoded | Promise<Decoded>)
     | undefined
+  /**
+   * Most bytes of a body after its content encoding (`gzip`, `deflate`, `br`) was removed; a larger one is dead-lettered.
+   * Default: 16 MiB. 0: bodies are never inflated, and `decode` gets them as they came.
+   */
+  readonly maxInflatedBytes?: number | undefined
   /** Messages for which it returns true are acknowledged without a record, before schema and key. Default: none. */
   readonly skip?: ((delivery: DecodedDelivery<NoInfer<Decoded>>) => boolean) | undefined
   /**
@@ -265,6 +270,7 @@ export interface Defaults {
   readonly deadlineMs: number
   readonly claimWaitMs: number
   readonly retry: { readonly attempts: number; readonly baseMs: number; readonly maxMs: number }
+  readonly maxInflatedBytes: number
   readonly fingerprint: 'body'
   readonly onMissingKey: 'dead-letter'
   readonly onConflict: 'dead-letter'

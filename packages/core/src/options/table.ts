@@ -81,9 +81,20 @@ export const OPTIONS: OptionTable = {
     type: '(body, delivery) => Decoded | Promise<Decoded>',
     defaultText: 'JSON in UTF-8; an empty body is null',
     rule: aFunction,
-    meaning: 'Turns the body into a value. If it throws, the message is read again with back-off, and dead-lettered when the attempts are spent; an `InvalidPayloadError` or a `SyntaxError` dead-letters it at once.',
+    meaning:
+      'Turns the body into a value. If it throws, the message is read again with back-off, and dead-lettered when the attempts are spent; an `InvalidPayloadError` or a `SyntaxError` dead-letters it at once.',
     reason:
       'Most events are JSON. Invalid UTF-8 is refused, because two different bodies would look alike.',
+  },
+  maxInflatedBytes: {
+    type: 'integer',
+    unit: 'bytes',
+    default: 16 * 1024 * 1024,
+    rule: integer(0, 1024 * 1024 * 1024, 'It counts bytes of one body.'),
+    meaning:
+      'Most bytes of a body whose content encoding (`gzip`, `deflate`, `br`) was removed before `decode`. A larger one is dead-lettered. 0: bodies are not inflated.',
+    reason:
+      'Messages of brokers are far smaller. A few kilobytes that grow to gigabytes would end the process.',
   },
   skip: {
     type: '(delivery) => boolean',
@@ -158,7 +169,8 @@ export const OPTIONS: OptionTable = {
     unit: 'runs',
     default: 10,
     rule: integer(1, 1_000, 'It counts runs of the handler, the first one included.'),
-    meaning: 'Runs of the handler, crashes included, before the event is dead-lettered. Also reads of a message that fail.',
+    meaning:
+      'Runs of the handler, crashes included, before the event is dead-lettered. Also reads of a message that fail.',
     reason:
       'With the default back-off, ten attempts take at least four minutes, so an outage of four minutes dead-letters nothing. Outages of the stores themselves cost no attempt.',
   },

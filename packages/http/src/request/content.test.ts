@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto'
 import { InvalidPayloadError } from '@onceward/core'
 import { describe, expect, test } from 'vitest'
-import { type Decode, decodeRequest, isIdentityCoding, isJsonType } from './content.ts'
+import { type Decode, decodeRequest, isJsonType, isKnownCoding } from './content.ts'
 import type { HttpRequest } from './request.ts'
 
 const bytesOf = (text: string): Uint8Array => new TextEncoder().encode(text)
@@ -10,6 +10,7 @@ const asked = { method: 'POST', route: '/charges?a=1' }
 const decoded = (bytes: Uint8Array, decode?: Decode, schema?: unknown) =>
   decodeRequest(
     { request: { method: 'POST', bytes } as HttpRequest, target: '/charges?a=1' },
+    bytes,
     { decode, schema },
   )
 
@@ -109,8 +110,9 @@ test.each([
   [undefined, true],
   ['', true],
   [' Identity ', true],
-  ['gzip', false],
-  ['identity, gzip', false],
-])('the content coding %s is the body itself: %s', (coding, isIdentity) => {
-  expect(isIdentityCoding(coding)).toBe(isIdentity)
+  ['GZip', true],
+  ['deflate, br', true],
+  ['identity, zstd', false],
+])('the content coding %s is one that the guard removes: %s', (coding, isKnown) => {
+  expect(isKnownCoding(coding)).toBe(isKnown)
 })

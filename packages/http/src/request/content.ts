@@ -36,12 +36,16 @@ export interface Reading {
   readonly schema?: unknown
 }
 
-/** @throws {@link InvalidPayloadError} for a body that is not JSON. Passes on what the user's `decode` throws. */
+/**
+ * @param bytes - The body without its content coding.
+ * @throws {@link InvalidPayloadError} for a body that is not JSON. Passes on what the user's `decode` throws.
+ */
 export function decodeRequest(
   { request, target: route }: Pick<Exchange, 'request' | 'target'>,
+  bytes: Uint8Array,
   { decode, schema }: Reading,
 ): MaybeAsync<DecodedRequest> {
-  const { bytes, method } = request
+  const { method } = request
   const asked = { method, route }
   const byBytes = (): Content => ({ ...asked, sha256: hash('sha256', bytes, 'hex') })
   if (decode !== undefined) {
@@ -118,10 +122,17 @@ export function isJsonType(contentType: string | undefined): boolean {
   return JSON_TYPE.test(type.trim()) && isUtf8
 }
 
-/** Whether the bytes are the body itself, and not a compressed form of it. */
-export function isIdentityCoding(contentEncoding: string | undefined): boolean {
-  const coding = contentEncoding?.trim().toLowerCase() ?? ''
-  return coding === '' || coding === 'identity'
+const CODINGS: readonly string[] = ['', 'identity', 'gzip', 'x-gzip', 'deflate', 'br']
+
+/** Whether the guard can make the body itself of the bytes. */
+export function isKnownCoding(contentEncoding: string | undefined): boolean {
+  const codings = contentEncoding?.toLowerCase().split(',') ?? []
+  return codings.every((coding) => CODINGS.includes(coding.trim()))
+}
+
+/** The content coding of the bytes. Undefined if they are the body itself. */
+export function codingOf(incoming: IncomingRequest): string | undefined {
+  return incoming.isInflated === true ? undefined : headerOf(incoming, 'content-encoding')
 }
 
 /** Whether the default decoder can read the body. */
@@ -131,6 +142,5 @@ export function isReadable(
   contentType: string | undefined,
 ): boolean {
   const isJson = bytes.byteLength === 0 || isJsonType(contentType)
-  if (!isJson || incoming.isInflated === true) return isJson
-  return isIdentityCoding(headerOf(incoming, 'content-encoding'))
+  return isJson && isKnownCoding(codingOf(incoming))
 }

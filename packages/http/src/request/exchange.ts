@@ -13,6 +13,8 @@ export interface Exchange extends Identity {
   /** Path and query, as the guard compares them. */
   readonly target: string
   readonly contentType: string | undefined
+  /** How the bytes of the request are compressed. */
+  readonly contentEncoding?: string | undefined
   /** The answer was decided by an earlier run, whose writes were rolled back. The handler does not run again. */
   readonly decided?: CheckedAnswer | undefined
 }

@@ -20,6 +20,7 @@ export interface StoredDelivery {
 
 interface Properties {
   readonly contentType?: string | undefined
+  readonly contentEncoding?: string | undefined
   readonly messageId?: string | undefined
   readonly orderingKey?: string | undefined
   readonly producedAtMs?: number | undefined
@@ -44,12 +45,14 @@ function sizeOf({ body, envelope, headers }: Delivery): number {
  * JSON in bytea, because a header may hold what neither text nor jsonb takes.
  */
 export function storeDelivery(delivery: Delivery, maxStoredBytes: number): StoredDelivery {
-  const { body, contentType, envelope, headers, messageId, orderingKey, producedAt } = delivery
+  const { body, contentType, contentEncoding, envelope, headers } = delivery
+  const { messageId, orderingKey, producedAt } = delivery
   const isStored = isStorable(delivery, maxStoredBytes)
   const bodyParts =
     isStored && body.byteLength > PART_BYTES ? Math.ceil(body.byteLength / PART_BYTES) : 0
   const producedAtMs = producedAt?.getTime()
-  const properties: Properties = { contentType, messageId, orderingKey, producedAtMs }
+  const texts = { contentType, contentEncoding, messageId, orderingKey }
+  const properties: Properties = { ...texts, producedAtMs }
   return {
     source: textsJson(delivery.source),
     properties: toBase64(JSON.stringify(properties)),
@@ -80,7 +83,7 @@ export function bodyPart(body: Uint8Array, part: number): string {
 export function readDelivery(stored: StoredDelivery, body?: Uint8Array): Delivery {
   const properties = fromJson(stored.properties) as Properties
   const headers = fromJson(stored.headers) as Delivery['headers']
-  const { contentType, messageId, orderingKey, producedAtMs } = properties
+  const { contentType, contentEncoding, messageId, orderingKey, producedAtMs } = properties
   return {
     body: body ?? new Uint8Array(Buffer.from(stored.body, 'base64')),
     headers: isOmitted(stored)
@@ -88,6 +91,7 @@ export function readDelivery(stored: StoredDelivery, body?: Uint8Array): Deliver
       : headers,
     source: JSON.parse(stored.source) as Delivery['source'],
     ...(contentType === undefined ? {} : { contentType }),
+    ...(contentEncoding === undefined ? {} : { contentEncoding }),
     ...(messageId === undefined ? {} : { messageId }),
     ...(orderingKey === undefined ? {} : { orderingKey }),
     ...(typeof producedAtMs === 'number' ? { producedAt: new Date(producedAtMs) } : {}),
