@@ -11,7 +11,14 @@ import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { WrongAnswerError } from '../options/wrong-answer.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import { type Processing, storeFailure } from './processing.ts'
-import { identifyAll, isSuspect, type ReadContext, readLater, type Seen, thrownWhileReading } from './read.ts'
+import {
+  identifyAll,
+  isSuspect,
+  type ReadContext,
+  readLater,
+  type Seen,
+  thrownWhileReading,
+} from './read.ts'
 
 /**
  * The deliveries of one event and payload in one call. The first one leads; its copies are settled by its outcome. The
