@@ -67,9 +67,14 @@ export function render(text: string): string {
   return withFiles(rendered, testFiles(root))
 }
 
+const dashboardText = (): string => `${JSON.stringify(dashboard(), null, 2)}\n`
+
 /** Files that come from the code as a whole, by path. */
 export const FILES: Readonly<Record<string, () => string>> = {
-  'ops/dashboard.json': () => `${JSON.stringify(dashboard(), null, 2)}\n`,
+  'ops/dashboard.json': dashboardText,
+  // An example is copied as it is, so it has files of its own.
+  'examples/telemetry-grafana/grafana/dashboards/onceward.json': dashboardText,
+  'examples/telemetry-grafana/prometheus/alerts.yaml': () => read('ops/alerts.yaml'),
 }
 
 if (import.meta.main) {

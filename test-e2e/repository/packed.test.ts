@@ -23,7 +23,8 @@ test('each package is published with its license, its sources and nothing of the
   expect(packed).toHaveLength(readdirSync(join(root, 'packages')).length)
   const license = readFileSync(join(root, 'LICENSE'), 'utf8')
   for (const { files, name } of packed) {
-    const paths = files.map(({ path }) => path)
+    // An example is copied with its test.
+    const paths = files.map(({ path }) => path).filter((path) => !path.startsWith('dist/examples/'))
     expect(paths, name).toEqual(expect.arrayContaining(['LICENSE', 'README.md', 'package.json']))
     const unwanted = /tsbuildinfo|\.test(-d)?\.ts$|^tsconfig|^\.turbo/
     expect(paths.filter((path) => unwanted.test(path), name)).toEqual([])

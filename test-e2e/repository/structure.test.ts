@@ -27,7 +27,7 @@ function onceward(name: string): string[] {
 }
 
 /** Programs: they import the packages they put together, and no package imports them. */
-const APPLICATIONS = ['onceward']
+const APPLICATIONS = ['onceward', 'create-onceward']
 const libraries = packages.filter((name) => !APPLICATIONS.includes(name))
 
 describe('packages', () => {

@@ -1,0 +1,22 @@
+import { CreateQueueCommand, SQSClient } from '@aws-sdk/client-sqs'
+
+/** The defaults are the servers of compose.yaml. */
+export const databaseUrl: string =
+  process.env.DATABASE_URL ?? 'postgres://postgres:onceward@127.0.0.1:15432/postgres'
+
+/** The queue of compose.yaml. On AWS write `new SQSClient()`: the environment names region and credentials. */
+export const sqs: SQSClient = new SQSClient({
+  endpoint: process.env.SQS_ENDPOINT ?? 'http://127.0.0.1:19324',
+  region: 'us-east-1',
+  credentials: { accessKeyId: 'local', secretAccessKey: 'local' },
+  // Local servers put host names into queue URLs that do not resolve.
+  useQueueUrlAsEndpoint: false,
+})
+
+const queue = process.env.QUEUE ?? 'orders'
+
+/** The URL of the queue, which is created if it is missing. */
+export async function queueUrl(): Promise<string> {
+  const { QueueUrl = '' } = await sqs.send(new CreateQueueCommand({ QueueName: queue }))
+  return QueueUrl
+}

@@ -1,0 +1,44 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { diceOf } from '../support/dice.ts'
+import { linkPacked, packAll, run, type Tarballs } from './projects.ts'
+import { EXAMPLES, startServers } from './servers.ts'
+
+let tarballs: Tarballs
+
+beforeAll(async () => {
+  tarballs = await packAll()
+})
+afterAll(() => tarballs[Symbol.asyncDispose]())
+
+/** Copies an example with the packed `create-onceward`; resolves with the folder. */
+async function create(example: string): Promise<string> {
+  const folder = tarballs.folder(example)
+  const options = ['--example', example, '--packages', tarballs.directory]
+  const output = await run(process.execPath, [tarballs.create, folder, ...options])
+  expect(output).toContain('docker compose up')
+  return folder
+}
+
+/** Each commit has its turn with one of them; the commits of a day play all. */
+const names = Object.keys(EXAMPLES)
+// Bun is not installed here.
+const linkable = names.filter((name) => name !== 'bun')
+const dice = diceOf(Number(process.env['ONCEWARD_E2E_SEED'] ?? process.env['ONCEWARD_COMMIT_SEED']))
+
+test('an example that the commit draws runs against the packed packages', async () => {
+  const example = dice.pick(linkable) ?? ''
+  const folder = await create(example)
+  await linkPacked(tarballs, folder)
+  await using servers = await startServers(example)
+  expect(await run('npm', ['test'], { cwd: folder, env: servers.env }), example).toMatch(/pass/)
+})
+
+describe('what a person copies, installs and runs', { tags: ['nightly'] }, () => {
+  test.each(names)('%s', async (example) => {
+    const folder = await create(example)
+    await run('npm', ['install', '--no-audit', '--no-fund'], { cwd: folder })
+    await run('npm', ['run', 'check'], { cwd: folder })
+    await using servers = await startServers(example)
+    expect(await run('npm', ['test'], { cwd: folder, env: servers.env })).toMatch(/pass/)
+  })
+})
