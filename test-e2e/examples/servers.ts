@@ -3,15 +3,15 @@ import { database } from '@onceward/testing'
 import { freePort, kafka, rabbitmq, redis, type Server, sqs } from '@onceward/testing/servers'
 
 /** What an example reads from its environment to find one kind of server; see `settings.ts` of each example. */
-const STARTS = {
+type Needed = 'sqs' | 'kafka' | 'rabbitmq' | 'redis'
+
+const STARTS: Readonly<Record<Needed, () => Promise<Started>>> = {
   sqs: async () => variables(await sqs(), ({ endpoint }) => ({ SQS_ENDPOINT: endpoint })),
   kafka: async () =>
     variables(await kafka(), ({ brokers }) => ({ KAFKA_BROKERS: brokers.join(',') })),
   rabbitmq: async () => variables(await rabbitmq(), ({ url }) => ({ RABBITMQ_URL: url })),
   redis: async () => variables(await redis(), ({ url }) => ({ REDIS_URL: url })),
-} as const
-
-type Needed = keyof typeof STARTS
+}
 
 /** Every example, with the servers that it needs besides Postgres. */
 export const EXAMPLES: Readonly<Record<string, readonly Needed[]>> = {
