@@ -1,5 +1,5 @@
 import { consumeAmqp } from '@onceward/amqp'
-import { createGuard, FatalError } from '@onceward/core'
+import { createGuard, drainOnSignals, FatalError } from '@onceward/core'
 import { pgInbox } from '@onceward/postgres/pg'
 import { connect } from 'amqplib'
 import { Pool } from 'pg'
@@ -29,15 +29,11 @@ const billing = createGuard(
   },
 )
 
-const stop = new AbortController()
-for (const name of ['SIGTERM', 'SIGINT'] as const) process.once(name, () => stop.abort())
-
 const url = process.env.RABBITMQ_URL ?? ''
 const consumption = await consumeAmqp(() => connect(url), billing, {
   queue: 'orders',
   deadLetter: { queue: 'orders.dead' },
-  signal: stop.signal,
 })
-await consumption.stopped
+await drainOnSignals(consumption)
 await billing.close()
 await pool.end()

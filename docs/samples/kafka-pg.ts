@@ -1,4 +1,4 @@
-import { createGuard, FatalError } from '@onceward/core'
+import { createGuard, drainOnSignals, FatalError } from '@onceward/core'
 import { consumeKafka } from '@onceward/kafka'
 import { pgInbox } from '@onceward/postgres/pg'
 import { Kafka } from 'kafkajs'
@@ -29,18 +29,14 @@ const billing = createGuard(
   },
 )
 
-const stop = new AbortController()
-for (const name of ['SIGTERM', 'SIGINT'] as const) process.once(name, () => stop.abort())
-
 const kafka = new Kafka({ clientId: 'billing', brokers: [process.env.KAFKA_BROKER ?? ''] })
 const producer = kafka.producer()
 await producer.connect()
 const consumption = await consumeKafka(kafka, billing, {
   topics: ['orders'],
   deadLetter: { producer, topic: 'orders.dead' },
-  signal: stop.signal,
 })
-await consumption.stopped
+await drainOnSignals(consumption)
 await billing.close()
 await producer.disconnect()
 await pool.end()

@@ -1,5 +1,5 @@
 import { SQSClient } from '@aws-sdk/client-sqs'
-import { createGuard } from '@onceward/core'
+import { createGuard, drainOnSignals } from '@onceward/core'
 import { kyselyInbox } from '@onceward/postgres/kysely'
 import { consumeSqs } from '@onceward/sqs'
 import { Kysely, PostgresDialect } from 'kysely'
@@ -32,11 +32,7 @@ const billing = createGuard(
   },
 )
 
-const stop = new AbortController()
-for (const name of ['SIGTERM', 'SIGINT'] as const) process.once(name, () => stop.abort())
-
 const queueUrl = process.env.QUEUE_URL ?? ''
-const { stopped } = await consumeSqs(new SQSClient(), billing, { queueUrl, signal: stop.signal })
-await stopped
+await drainOnSignals(await consumeSqs(new SQSClient(), billing, { queueUrl }))
 await billing.close()
 await db.destroy()

@@ -1,5 +1,5 @@
 import { SQSClient } from '@aws-sdk/client-sqs'
-import { createGuard, FatalError } from '@onceward/core'
+import { createGuard, drainOnSignals, FatalError } from '@onceward/core'
 import { pgInbox } from '@onceward/postgres/pg'
 import { consumeSqs } from '@onceward/sqs'
 import { Pool } from 'pg'
@@ -29,15 +29,11 @@ const billing = createGuard(
   },
 )
 
-const stop = new AbortController()
-for (const name of ['SIGTERM', 'SIGINT'] as const) process.once(name, () => stop.abort())
-
 const deadUrl = process.env.DEAD_LETTER_QUEUE_URL
 const consumption = await consumeSqs(new SQSClient(), billing, {
   queueUrl: process.env.QUEUE_URL ?? '',
   deadLetter: deadUrl === undefined ? undefined : { queueUrl: deadUrl },
-  signal: stop.signal,
 })
-await consumption.stopped
+await drainOnSignals(consumption)
 await billing.close()
 await pool.end()

@@ -1,5 +1,5 @@
 import { SQSClient } from '@aws-sdk/client-sqs'
-import { createGuard } from '@onceward/core'
+import { createGuard, drainOnSignals } from '@onceward/core'
 import { meterConsumptions, meterObserver, traced } from '@onceward/otel'
 import { healthServer } from '@onceward/otel/health'
 import { pgInbox } from '@onceward/postgres/pg'
@@ -24,12 +24,8 @@ const billing = createGuard(
   }),
 )
 
-const stop = new AbortController()
-for (const name of ['SIGTERM', 'SIGINT'] as const) process.once(name, () => stop.abort())
-
 const orders = await consumeSqs(new SQSClient(), billing, {
   queueUrl: process.env.QUEUE_URL ?? '',
-  signal: stop.signal,
 })
 meterConsumptions({ orders })
 const server = await healthServer({
@@ -38,7 +34,7 @@ const server = await healthServer({
   port: Number(process.env.HEALTH_PORT ?? 8080),
   metrics: exporter.getMetricsRequestHandler.bind(exporter),
 })
-await orders.stopped
+await drainOnSignals(orders)
 await server.close()
 await billing.close()
 await pool.end()

@@ -16,6 +16,7 @@ export type {
 
 // A running consumer, whatever the broker.
 export type { Consumption } from './adapter/consumption.ts'
+export { type Drainable, drainOnSignals } from './adapter/drain-on-signals.ts'
 export type { DependencyOutage, Health } from './adapter/health.ts'
 export type { ConsumeOptions, RunOptions } from './adapter/run-options.ts'
 export type { WrappedConsumption } from './adapter/wrap.ts'

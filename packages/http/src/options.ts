@@ -43,6 +43,7 @@ export interface CommonHttpOptions<Payload, Decoded>
     | 'claimWaitMs'
     | 'observe'
     | 'logger'
+    | 'logKeys'
     | 'runtime'
   > {
   /**
@@ -173,6 +174,7 @@ export const HTTP_NAMES: KnownNames<AnyHttpOptions> = {
   claimWaitMs: true,
   observe: true,
   logger: true,
+  logKeys: true,
   runtime: true,
 }
 

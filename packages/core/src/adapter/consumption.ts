@@ -1,6 +1,7 @@
 import { ABORT_GRACE_MS, onceAborted } from '../concurrency/stop-signals.ts'
 import { endsWithin } from '../concurrency/timeout.ts'
 import type { GuardPort } from '../model/guard-port.ts'
+import { LINES, type Logger, notice } from '../model/logger.ts'
 import type { DependencyOutage, Health, Outage, WrapOutage } from './health.ts'
 
 /** A running consumer. */
@@ -13,6 +14,15 @@ export interface Consumption extends AsyncDisposable {
    */
   drain(): Promise<void>
   health(): Health
+}
+
+/** What a consumption tells about its drain. Of all copies of this package in the process. */
+export const DRAINING: unique symbol = Symbol.for('onceward.draining')
+
+export interface DrainFacts {
+  readonly consumer: string
+  readonly drainMs: number
+  readonly logger: Logger
 }
 
 /** Why a consumer ends without being asked. */
@@ -106,6 +116,9 @@ export class Running<Loop extends ConsumerLoop> implements Consumption {
   constructor(options: ConsumptionOptions<Loop>) {
     this.#options = options
     this.stopped = this.#end.promise
+    const { drainMs, port } = options
+    const facts: DrainFacts = { consumer: port.settings.consumer, drainMs, logger: port.logger }
+    Object.defineProperty(this, DRAINING, { value: facts })
     this.loop = options.createLoop({
       stop: this.#stop.signal,
       abort: this.#abort.signal,
@@ -127,11 +140,19 @@ export class Running<Loop extends ConsumerLoop> implements Consumption {
     try {
       // A drain during the start ends it: a broker or a store that does not answer must not hold up the shutdown.
       await Promise.race([this.loop.receiver.start(), this.stopped])
+      this.#tellStart()
     } catch (error) {
       forget()
       await this.loop.finish()
       throw error
     }
+  }
+
+  #tellStart(): void {
+    const { port, queue } = this.#options
+    const { concurrency, consumer } = port.settings
+    if (this.#phase === 'running')
+      notice(port.logger, { consumer, queue, concurrency }, LINES.started)
   }
 
   health(): Health {

@@ -152,6 +152,9 @@ export class Settling {
     const delivery = this.#deliveries[index] as Delivery
     const settlement = settlementOf(outcome, options.runtime)
     if (outcome.kind === 'dead') publisher.note(settlement, { delivery, outcome, key, eventId })
+    if (outcome.kind === 'duplicate') {
+      options.duplicates.note({ key, eventId, secret: this.#stores?.secret })
+    }
     // The settlement is set before the outcome is reported.
     this.settlements[index] = settlement
     onSettled(outcome, index)

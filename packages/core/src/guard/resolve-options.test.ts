@@ -4,11 +4,10 @@ import { systemRuntime } from '../concurrency/system-runtime.ts'
 import { silent } from '../fixtures/inbox.ts'
 import { memoryInbox, memoryLeases } from '../memory/index.ts'
 import { ConfigurationError } from '../model/errors.ts'
-import { defaultLogger } from '../model/logger.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { DEFAULTS } from '../options/table.ts'
 import { createBatchGuard, createGuard } from './guard.ts'
-import { resolveOptions } from './resolve-options.ts'
+import { defaultLogger, resolveOptions } from './resolve-options.ts'
 
 const inbox = memoryInbox()
 const leases = memoryLeases()

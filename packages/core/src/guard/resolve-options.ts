@@ -10,11 +10,16 @@ import {
 } from '../identity/resolvers.ts'
 import { ConfigurationError } from '../model/errors.ts'
 import type { GuardSettings } from '../model/guard-port.ts'
-import { defaultLogger, type Logger, safeLogger } from '../model/logger.ts'
+import { type Logger, safeLogger } from '../model/logger.ts'
 import type { GuardOptions } from '../options/options.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { brokenRules } from '../options/rules.ts'
 import { OPTION_RULES, withDefaults } from '../options/table.ts'
+import { duplicatesLog } from '../settlement/duplicates-line.ts'
+import { consoleLogger } from '../support/default-logger.ts'
+
+/** One for the process, because they share its terminal. */
+export const defaultLogger: Logger = consoleLogger(systemRuntime)
 
 const DEFAULT_KEYS = [cloudEventKey(), idempotencyKeyHeader(), snsKey(), eventBridgeKey()]
 
@@ -41,6 +46,8 @@ export function resolveOptions<Payload, Tx, Decoded>(
   const { eventKey = [...ofEnvelope, ...DEFAULT_KEYS] } = given
   const defaulted = withDefaults(given)
   const logger = safeLogger(given.logger ?? defaultLogger)
+  const logKeys = given.logKeys === true
+  const runtime = given.runtime ?? { ...systemRuntime, alone: processAloneLock(logger) }
   return Object.freeze({
     ...given,
     ...defaulted,
@@ -55,9 +62,11 @@ export function resolveOptions<Payload, Tx, Decoded>(
     concurrencyChosen: given.concurrency !== undefined,
     onTakeover: given.onTakeover,
     logger,
+    logKeys,
+    duplicates: duplicatesLog({ consumer: given.consumer, logger, logKeys, runtime }),
     handlerLogger: given.logger ?? defaultLogger,
     reportOnce: reportsOnce(logger),
-    runtime: given.runtime ?? { ...systemRuntime, alone: processAloneLock(logger) },
+    runtime,
   })
 }
 

@@ -181,7 +181,10 @@ export class RunningGuard implements GuardPort {
 
   /** A second call waits for the first one: only that one knows when the connections are closed. */
   close(): Promise<void> {
-    this.#closed ??= this.#close().finally(() => this.#unwatch())
+    this.#closed ??= this.#close().finally(() => {
+      this.#options.duplicates.write()
+      this.#unwatch()
+    })
     return this.#closed
   }
 

@@ -1,46 +1,17 @@
 import { pino } from 'pino'
-import { afterEach, describe, expect, test, vi } from 'vitest'
-import { boundLogger, defaultLogger, isLevelEnabled, type Logger, safeLogger } from './logger.ts'
-
-const emitWarning = vi.spyOn(process, 'emitWarning').mockImplementation(() => undefined)
-afterEach(() => emitWarning.mockClear())
-
-test.each(['warn', 'error'] as const)(
-  '%s becomes a process warning with escaped control characters',
-  (level) => {
-    defaultLogger[level]({ err: { message: 'a\nb' } }, 'handler failed')
-    expect(emitWarning.mock.calls).toEqual([
-      [
-        'onceward: handler failed',
-        { type: 'OncewardWarning', detail: "{ err: { message: 'a\\nb' } }" },
-      ],
-    ])
-  },
-)
-
-test('a process warning shows nested fields, and long texts on one line', () => {
-  const err = { cause: { cause: { cause: { cause: { message: 'the last cause' } } } } }
-  defaultLogger.warn({ err }, 'handler failed')
-  defaultLogger.warn({ stack: `${'x'.repeat(100)}\n${'y'.repeat(100)}` }, 'handler failed')
-  const [nested, long] = (emitWarning.mock.calls as unknown as [string, { detail: string }][]).map(
-    ([, { detail }]) => detail,
-  )
-  expect(nested).toContain('the last cause')
-  expect(long).not.toContain('\n')
-})
-
-test.each(['debug', 'info'] as const)('%s writes nothing', (level) => {
-  defaultLogger[level]({}, 'quiet')
-  expect(emitWarning).not.toHaveBeenCalled()
-})
+import { describe, expect, test, vi } from 'vitest'
+import {
+  boundLogger,
+  isLevelEnabled,
+  type Logger,
+  notice,
+  safeLogger,
+  withNotices,
+} from './logger.ts'
 
 test('pino tells which of its levels are disabled; the console and other loggers write all levels', () => {
   const logger = pino({ level: 'warn' })
   expect([isLevelEnabled(logger, 'debug'), isLevelEnabled(logger, 'warn')]).toEqual([false, true])
-  expect([isLevelEnabled(defaultLogger, 'debug'), isLevelEnabled(defaultLogger, 'warn')]).toEqual([
-    false,
-    true,
-  ])
   expect(isLevelEnabled(console, 'debug')).toBe(true)
 })
 
@@ -101,14 +72,6 @@ describe('a bound logger', () => {
       [BOUND, 'null'],
     ])
   })
-
-  test('writes nothing below the level of the default logger', () => {
-    const logger = boundLogger(defaultLogger, BOUND)
-    logger.info({}, 'quiet')
-    expect(emitWarning).not.toHaveBeenCalled()
-    logger.warn({}, 'loud')
-    expect(emitWarning).toHaveBeenCalledOnce()
-  })
 })
 
 const fails = (): never => {
@@ -146,19 +109,16 @@ describe('the logger of onceward’s own lines', () => {
     const inner = { ...described, message: 'refused' }
     expect(lines).toEqual([[{ queue: 'orders', err: { ...described, cause: inner } }, 'it stops']])
   })
+})
 
-  test('does so by default too, and leaves the lines of handlers alone', () => {
-    safeLogger(defaultLogger).error({ err }, 'it stops')
-    boundLogger(defaultLogger, BOUND).warn({ err }, 'it waits')
-    const details = (emitWarning.mock.calls as unknown as [string, { detail: string }][]).map(
-      ([, { detail }]) => detail,
-    )
-    expect(details.map((detail) => detail.includes('a secret'))).toEqual([false, true])
-    expect(details[0]).toContain("message: 'down'")
-  })
-
-  test('writes nothing below the level of the default logger', () => {
-    expect(isLevelEnabled(safeLogger(defaultLogger), 'debug')).toBe(false)
-    expect(isLevelEnabled(safeLogger(defaultLogger), 'warn')).toBe(true)
-  })
+// Red when lines for a person at a terminal are written to the log of a service, which did not ask for them.
+test('a notice goes to a logger that takes notices, and to no other', () => {
+  const info = vi.fn()
+  const logger = { debug: fails, info, warn: fails, error: fails }
+  for (const each of [logger, safeLogger(logger), console, new Proxy(logger, { get: fails })])
+    notice(each, { queue: 'orders' }, 'started')
+  expect(info).not.toHaveBeenCalled()
+  notice(safeLogger(withNotices(logger)), { queue: 'orders' }, 'started')
+  expect(info.mock.calls).toEqual([[{ queue: 'orders' }, 'started']])
+  expect(() => notice(withNotices({ ...logger, info: fails }), {}, 'started')).not.toThrow()
 })

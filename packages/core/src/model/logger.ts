@@ -1,4 +1,3 @@
-import { inspect } from 'node:util'
 import { describeError, isError } from './errors.ts'
 
 /** A pino instance or `console` fits. */
@@ -11,10 +10,34 @@ export interface Logger {
 
 const ignore = (): void => {}
 
-const warn = (fields: object, message: string): void => {
-  const detail = inspect(fields, { depth: 8, breakLength: Number.POSITIVE_INFINITY })
-  process.emitWarning(`onceward: ${message}`, { type: 'OncewardWarning', detail })
+const NOTICE: unique symbol = Symbol.for('onceward.notice')
+
+/** A logger that also takes what a person at a terminal wants to see, and a log of a service need not have. */
+export interface NoticingLogger extends Logger {
+  readonly [NOTICE]: (fields: object, message: string) => void
 }
+
+export const withNotices = (logger: Logger): NoticingLogger => ({
+  ...logger,
+  [NOTICE]: (fields, message) => logger.info(fields, message),
+})
+
+/** Writes the line if the logger wants notices: the logger of a user does not. Never throws. */
+export function notice(logger: Logger, fields: object, message: string): void {
+  try {
+    const write: unknown = Reflect.get(logger, NOTICE)
+    if (typeof write === 'function') Reflect.apply(write, logger, [fields, message])
+  } catch {
+    // No delivery depends on a log line.
+  }
+}
+
+/** Constant texts of lines that the default logger writes as sentences of their own. */
+export const LINES = {
+  started: 'the consumer has started',
+  duplicates: 'duplicates were acknowledged without another run',
+  draining: 'draining: a second signal ends the process now',
+} as const
 
 /**
  * Whether the logger writes lines of that level. Loggers that do not say, unlike pino, count as writing them. Never
@@ -22,7 +45,6 @@ const warn = (fields: object, message: string): void => {
  */
 export function isLevelEnabled(logger: Logger, level: keyof Logger): boolean {
   try {
-    if (logger[level] === ignore) return false
     const ask: unknown = Reflect.get(logger, 'isLevelEnabled')
     return typeof ask !== 'function' || Reflect.apply(ask, logger, [level]) !== false
   } catch {
@@ -54,10 +76,10 @@ function safely(write: Write, ...line: Parameters<Write>): void {
 
 /** The logger of onceward's lines: errors of the user's logger are ignored, and `err` is always described. */
 export function safeLogger(logger: Logger): Logger {
-  if (logger === defaultLogger) return ownDefaultLogger
   const asked = { isLevelEnabled: (level: keyof Logger) => isLevelEnabled(logger, level) }
   const write: Write = (level, fields, message) => logger[level](withDescribed(fields), message)
-  return { ...loggerOf(write), ...asked }
+  const notices = { [NOTICE]: (fields: object, message: string) => notice(logger, fields, message) }
+  return { ...loggerOf(write), ...asked, ...notices }
 }
 
 /** Adapters and stores log errors of client libraries, which keep requests and parameters in further properties. */
@@ -90,10 +112,3 @@ function boundWrite(logger: Logger, bound: object): Write {
       ? logger[level]({ ...bound, ...fields }, message)
       : logger[level]({ ...bound }, message === undefined ? String(fields) : message)
 }
-
-/** Used if no logger is given, so that a failing handler is still reported. */
-export const defaultLogger: Logger = { debug: ignore, info: ignore, warn, error: warn }
-
-const warnDescribed = (fields: object, message: string): void =>
-  warn(withDescribed(fields), message)
-const ownDefaultLogger: Logger = { ...defaultLogger, warn: warnDescribed, error: warnDescribed }

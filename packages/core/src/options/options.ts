@@ -210,8 +210,16 @@ export interface CommonOptions<Payload, Decoded> {
     | undefined
   /** The hook for metrics: called once per delivery, when its settlement is known. If it throws, the error is logged. */
   readonly observe?: Observer | undefined
-  /** A pino instance or `console`. Default: warnings and errors become Node process warnings. Keys appear hashed. */
+  /**
+   * A pino instance or `console`. Default: on a terminal, lines for a person; elsewhere, and with `NODE_ENV=production`, a
+   * line of JSON each, in the format of pino.
+   */
   readonly logger?: Logger | undefined
+  /**
+   * Adds the key of the event as `key` to log lines of onceward and of handlers. Default: false, because keys are often
+   * order numbers or e-mail addresses; lines then have a hash of it, `keyHash`, and the id of the event.
+   */
+  readonly logKeys?: boolean | undefined
   /** Time, randomness and ids, for simulations. Default: `systemRuntime`. */
   readonly runtime?: Runtime | undefined
 }

@@ -1,3 +1,4 @@
+import type { EventId } from '../model/brands.ts'
 import type { Inbox } from '../model/inbox.ts'
 import type { LeaseStore } from '../model/lease-store.ts'
 import type { Logger } from '../model/logger.ts'
@@ -42,6 +43,9 @@ export interface ResolvedOptions
   readonly onTakeover: LeaseGuardOptions<unknown>['onTakeover'] | undefined
   /** Never throws. */
   readonly logger: Logger
+  /** Keys are logged in clear. */
+  readonly logKeys: boolean
+  readonly duplicates: DuplicatesLog
   /** Logs a message once in the life of the guard. */
   readonly reportOnce: (level: 'warn' | 'error', fields: object, message: string) => void
   /** The user's logger, from which the logger of each run is made. */
@@ -49,6 +53,18 @@ export interface ResolvedOptions
   readonly runtime: Runtime
   /** Given if a caller waits for each outcome and sends a failed event again. Undefined: the guard retries events. */
   readonly callerRetries?: CallerRetries | undefined
+}
+
+/** Counts duplicates for a line of the log. */
+export interface DuplicatesLog {
+  /** @param secret - For hashing the key. */
+  note(last: {
+    readonly key?: string | undefined
+    readonly eventId?: EventId | undefined
+    readonly secret: Uint8Array | undefined
+  }): void
+  /** Writes what has been counted since the last line. */
+  write(): void
 }
 
 /**

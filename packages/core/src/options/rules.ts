@@ -29,6 +29,11 @@ export const oneOf = (...values: readonly string[]): Rule => ({
 const isFunction = (value: unknown): boolean => typeof value === 'function'
 export const aFunction: Rule = { expected: 'a function', accepts: isFunction }
 
+export const aBoolean: Rule = {
+  expected: 'true or false',
+  accepts: (value) => typeof value === 'boolean',
+}
+
 export const either = (rule: Rule, other: Rule): Rule => ({
   expected: `${rule.expected}, or ${other.expected}`,
   accepts: (value) => rule.accepts(value) || other.accepts(value),

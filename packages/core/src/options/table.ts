@@ -1,6 +1,7 @@
 import type { Defaults, GuardOptionName } from './options.ts'
 import type { DefaultedOptions } from './resolved-options.ts'
 import {
+  aBoolean,
   aFunction,
   consumerName,
   either,
@@ -279,11 +280,20 @@ export const OPTIONS: OptionTable = {
   },
   logger: {
     type: 'Logger',
-    defaultText: 'process warnings',
+    defaultText: 'the terminal or JSON',
     rule: objectWith('a logger', 'debug', 'info', 'warn', 'error'),
-    meaning: 'A pino instance or `console`. Keys appear hashed.',
+    meaning:
+      'A pino instance or `console`. By default lines for a person on a terminal; elsewhere, and with `NODE_ENV=production`, a line of JSON each, in the format of pino.',
     reason:
-      'Without a logger, warnings and errors become Node process warnings, so that a failing handler does not go unnoticed.',
+      'A failing handler must not go unnoticed. Without a logger there is one line at the start, and one a minute for duplicates.',
+  },
+  logKeys: {
+    type: 'boolean',
+    defaultText: 'false',
+    rule: aBoolean,
+    meaning: 'Adds the key of the event as `key` to the log lines of onceward and of handlers.',
+    reason:
+      'Keys are often order numbers or e-mail addresses. Without it, lines have a hash of the key and the id of the event.',
   },
   runtime: {
     type: 'Runtime',

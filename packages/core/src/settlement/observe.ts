@@ -40,7 +40,7 @@ export function observeOutcome(
   if (observe === undefined && !isLogged) return
   const record = toRecord(options, secret, report)
   if (observe !== undefined) tellObserver(observe, record, logger)
-  if (isLogged) logger[level](toFields(record, report.outcome), message)
+  if (isLogged) logger[level](toFields(record, report, options.logKeys), message)
 }
 
 function tellObserver(
@@ -97,14 +97,16 @@ function ageOf(
   return Number.isNaN(producedAtMs) ? {} : { messageAgeMs: runtime.now() - producedAtMs }
 }
 
-/** The fields of a log line: no key, no payload, no timings. */
+/** The fields of a log line: no payload, no timings, and no key unless the user wants it. */
 function toFields(
   { attempt, cause, consumer, eventId, keyHash, parked, settlement, source }: OutcomeRecord,
-  outcome: Outcome,
+  { key, outcome }: Report,
+  logKeys: boolean,
 ): object {
   const isFailure = 'error' in outcome && outcome.error !== undefined
   return {
     ...{ consumer, eventId, keyHash, attempt, source, outcome: outcome.kind },
+    ...(logKeys && key !== undefined ? { key } : {}),
     ...('reason' in settlement ? { reason: settlement.reason } : {}),
     ...(cause === undefined ? {} : { cause }),
     ...(parked === undefined ? {} : { parked }),

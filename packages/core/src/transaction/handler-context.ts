@@ -21,14 +21,15 @@ export interface ContextParts<Tx> {
  * The context of one run. Its logger makes a child of the user's for its first line, because most handlers log nothing.
  */
 export function contextFor<Tx>(
-  { consumer, handlerLogger }: ResolvedOptions,
+  { consumer, handlerLogger, logKeys }: ResolvedOptions,
   { aborting, deadlineAt, event, tx, txWatch }: ContextParts<Tx>,
 ): HandlerContext<Tx> {
   const { signal } = aborting
-  const bound: { consumer: string; eventId?: string; attempt?: number } = { consumer }
+  const bound: { consumer: string; eventId?: string; attempt?: number; key?: string } = { consumer }
   // An event without a key has no id, neither in logs nor in dead letters.
   if (event !== undefined && event.key !== '') bound.eventId = event.idempotencyKey
   if (event !== undefined) bound.attempt = event.attempt
+  if (logKeys && event !== undefined && event.key !== '') bound.key = event.key
   const logger = boundLogger(handlerLogger, bound)
   const onTx = txWatch?.onTx
   if (onTx === undefined) return { deadlineAt, tx, signal, logger }
