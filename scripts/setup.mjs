@@ -20,6 +20,25 @@ function isInstalled() {
   })
 }
 
+/** Says how far npm is: on a terminal every second in one line, elsewhere once in 15 seconds. */
+function showProgress() {
+  const { isTTY } = process.stderr
+  const paths = Object.keys(packagesOf('package-lock.json')).filter((path) => path !== '')
+  const startedAtMs = Date.now()
+  const say = () => {
+    const there = paths.filter((path) => existsSync(join(root, path, 'package.json'))).length
+    const seconds = Math.round((Date.now() - startedAtMs) / 1_000)
+    const text = `installing dependencies (once): ${there} of ${paths.length} packages, ${seconds} s …`
+    process.stderr.write(isTTY ? `\r\u001b[2K${text}` : `${text}\n`)
+  }
+  say()
+  const timer = setInterval(say, isTTY ? 1_000 : 15_000)
+  return () => {
+    clearInterval(timer)
+    if (isTTY) process.stderr.write('\n')
+  }
+}
+
 /**
  * Installs the dependencies when they are missing or not those of the lock file.
  *
@@ -29,8 +48,9 @@ function isInstalled() {
  */
 export async function setup() {
   if (isInstalled()) return
-  console.error('installing dependencies (once) …')
+  const end = showProgress()
   const args = ['ci', '--loglevel=error', '--no-audit', '--no-fund', '--include=dev']
   const { code, output } = await run('npm', [...args, '--include=optional'], { quiet: true })
+  end()
   if (code !== 0) throw new Error(`npm ci failed:\n${output}`)
 }

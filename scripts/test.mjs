@@ -67,6 +67,23 @@ function projectsOf(isUnit, isChanged) {
   return isChanged ? ['--project=unit*', '--project=int'] : []
 }
 
+const HELP = `Usage: npm test [-- [PATH …] [options]]
+
+Without arguments: builds, checks, and runs what is needed for every commit. Ends with "N passed, N failed".
+
+  PATH                only tests whose path contains it, without the checks
+  --unit              only unit tests, which need no server, and the checks
+  --changed [COMMIT]  only unit and integration tests that import a file changed since COMMIT
+                        (default: what is not on the upstream branch)
+  -t TEXT             only tests whose title contains it; Vitest's other options work too:
+                      npx vitest --help
+
+Environment:
+  ONCEWARD_SKIP=kafka,redis   leave out the tests of services that this machine cannot run
+  ONCEWARD_E2E_SEED=N         the seed of property tests and samples; \`clock\`: a new one each time
+
+Other commands: npm run nightly | check | demo | bench | docs | api (CONTRIBUTING.md)`
+
 /**
  * `npm test`: everything but the nightly tests.
  *
@@ -76,6 +93,10 @@ function projectsOf(isUnit, isChanged) {
  * @returns The exit code; the last line printed is `N passed, N failed`.
  */
 export async function test(args) {
+  if (args.includes('--help') || args.includes('-h')) {
+    console.log(HELP)
+    return 0
+  }
   const { rest, changed } = await takeChanged(args)
   const isUnit = rest.includes('--unit')
   const filters = rest.filter((arg) => arg !== '--unit')

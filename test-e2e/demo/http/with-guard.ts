@@ -9,8 +9,11 @@ import { settings } from './settings.ts'
 const { databaseUrl, port } = settings()
 const pool = new Pool({ connectionString: databaseUrl })
 
+const nothing = (): void => undefined
+const errorsOnly = { debug: nothing, info: nothing, warn: nothing, error: console.error }
+
 const charge = createHttpGuard(
-  { consumer: 'charges.create', inbox: pgInbox(pool), tenant: 'none' },
+  { consumer: 'charges.create', inbox: pgInbox(pool), tenant: 'none', logger: errorsOnly },
   async ({ payload, idempotencyKey }, { tx }) => {
     await chargeOrder(tx, payload as OrderPlaced)
     return { status: 201, body: { chargeId: idempotencyKey } }

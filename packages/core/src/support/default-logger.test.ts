@@ -97,7 +97,7 @@ test.each<[string, 'info' | 'warn' | 'error', object, string, string]>([
     },
     'handler failed, the event is retried',
     `09:05:07 WARN billing handler failed, the event is retried
-    key #4fd1, event ${EVENT}, attempt 2, failed, from orders (sqs)
+    key #4fd1, event ${EVENT}, attempt 2, from orders (sqs)
     Error: card declined
         at charge (/app/src/billing.ts:12:9)
         … 3 frames of onceward and Node

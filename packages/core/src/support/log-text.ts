@@ -103,6 +103,7 @@ const SHOWN = new Set([
   'source',
   'outcome',
   'reason',
+  'cause',
   'err',
 ])
 
@@ -121,7 +122,7 @@ const keyOf = ({ key, keyHash }: Fields): string =>
   typeof key === 'string' ? visible(key) : typeof keyHash === 'string' ? `key #${keyHash}` : ''
 
 function eventOf(fields: Fields): string {
-  const { attempt, eventId, reason, source } = fields
+  const { attempt, cause, eventId, reason, source } = fields
   const { broker, queue } = Object(source) as {
     readonly broker?: unknown
     readonly queue?: unknown
@@ -130,7 +131,10 @@ function eventOf(fields: Fields): string {
     keyOf(fields),
     typeof eventId === 'string' ? `event ${visible(eventId)}` : '',
     typeof attempt === 'number' && attempt > 0 ? `attempt ${attempt}` : '',
-    typeof reason === 'string' ? visible(reason) : '',
+    // The text of the line says that the handler failed.
+    ...[reason, cause].map((why) =>
+      typeof why === 'string' && !why.endsWith('failed') ? visible(why) : '',
+    ),
     typeof queue === 'string' ? `from ${place(queue)} (${visible(String(broker))})` : '',
   ]
     .filter((part) => part !== '')

@@ -105,8 +105,8 @@ test('the story is in the order of time: run, failure, dead letter, what operato
   expect({ id, isKnown }).toEqual({ id: idOf('story'), isKnown: true })
   expect(chapters.map(({ what }) => what)).toEqual([
     'dead-lettered (fatal) after 1 attempt',
-    expect.stringMatching(/discarded|bob asked for: discard/),
-    expect.stringMatching(/discarded|bob asked for: discard/),
+    expect.stringMatching(/discarded|bob discarded it/),
+    expect.stringMatching(/discarded|bob discarded it/),
   ])
   const times = chapters.map(({ atMs }) => atMs)
   expect(times).toEqual(times.toSorted((one, other) => one - other))

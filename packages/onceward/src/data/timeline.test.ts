@@ -53,17 +53,19 @@ describe('of an event with trouble', () => {
   })
 
   test.each<readonly [Partial<typeof TROUBLE>, string]>([
-    [{ error: 'Error: down' }, 'the last failure, after 1 attempt'],
+    [{ error: 'Error: down' }, 'its last failure; 1 attempt so far'],
+    [{ error: 'Error: down', attempt: 0 }, 'its last failure before the replay'],
+    [{ reason: 'takeover', attempt: 0 }, 'dead-lettered (takeover) before its first attempt'],
     [
       { error: 'Error: down', attempt: 3, noVerdict: 1 },
-      'the last failure, after 3 attempts, 1 of them without a result',
+      'its last failure; 3 attempts so far, 1 of them without a recorded result',
     ],
     [{ reason: 'fatal' }, 'dead-lettered (fatal) after 1 attempt'],
     [
       { reason: 'fatal', published: true },
       'dead-lettered (fatal) after 1 attempt; published to the dead-letter place',
     ],
-    [{ error: 'Error: down', published: true }, 'the last failure, after 1 attempt'],
+    [{ error: 'Error: down', published: true }, 'its last failure; 1 attempt so far'],
   ])('%j was %s', (over, what) => {
     const trouble = { ...TROUBLE, ...over }
     expect(told({ ...row('x'), trouble })).toEqual([`-2: ${what}`])
@@ -86,9 +88,13 @@ test('a message with the same key was refused, once or several times', () => {
 
 test('an operator asked for something, with the reason if one was given', () => {
   const discard = { ...ASKED, atMs: NOW - 500, action: 'discard', why: 'test data' }
-  expect(told({ audit: [ASKED, discard] })).toEqual([
-    '-1: alice asked for: replay',
-    '-0.5: alice asked for: discard',
+  const requeue = { ...ASKED, atMs: NOW - 400, action: 'requeue' }
+  const other = { ...ASKED, atMs: NOW - 300, action: 'forget' }
+  expect(told({ audit: [ASKED, discard, requeue, other] })).toEqual([
+    '-1: alice replayed it',
+    '-0.5: alice discarded it',
+    '-0.4: alice began to send its message back to the queue',
+    '-0.3: alice asked for: forget',
   ])
   expect(details({ audit: [ASKED, discard] })).toEqual([undefined, 'test data'])
   expect(timelineOf(facts({ audit: [ASKED] })).chapters[0]).not.toHaveProperty('detail')

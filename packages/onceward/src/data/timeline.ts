@@ -51,7 +51,7 @@ export function timelineOf(facts: EventFacts): Timeline {
     ...refused.flatMap(refusedEntries),
     ...audit.map(({ atMs, who, action, why }) => ({
       atMs,
-      what: `${who} asked for: ${action}`,
+      what: `${who} ${ACTIONS[action] ?? `asked for: ${action}`}`,
       ...(why === null ? {} : { detail: why }),
     })),
     ...leaseEntries(facts),
@@ -71,6 +71,14 @@ export function timelineOf(facts: EventFacts): Timeline {
   }
 }
 
+/** What operators did, by the word that is stored of it. */
+const ACTIONS: Readonly<Record<string, string>> = {
+  replay: 'replayed it',
+  requeue: 'began to send its message back to the queue',
+  requeued: 'sent its message back to the queue',
+  discard: 'discarded it',
+}
+
 function rowEntries({ row, registration, result }: EventFacts): readonly TimelineEntry[] {
   if (row?.state !== 'd') return []
   const forgottenMs = registration === undefined ? undefined : row.atMs + registration.dedupWindowMs
@@ -87,7 +95,7 @@ function rowEntries({ row, registration, result }: EventFacts): readonly Timelin
 }
 
 function troubleEntries(trouble: Trouble, state: string | undefined): readonly TimelineEntry[] {
-  const { attempt, countedAtMs, discardedAtMs, error, noVerdict, reason } = trouble
+  const { attempt, countedAtMs, discardedAtMs, error, reason } = trouble
   const chapters: TimelineEntry[] = []
   const hasFailed = error !== null || reason !== null
   if (trouble.firstFailedAtMs < trouble.lastFailedAtMs) {
@@ -102,11 +110,7 @@ function troubleEntries(trouble: Trouble, state: string | undefined): readonly T
     chapters.push({ atMs: countedAtMs, what: `attempt ${attempt} began` })
   }
   if (hasFailed) {
-    const ended = noVerdict > 0 ? `, ${noVerdict} of them without a result` : ''
-    const what =
-      reason === null
-        ? `the last failure, after ${counted(attempt, 'attempt')}${ended}`
-        : `dead-lettered (${reason}) after ${counted(attempt, 'attempt')}${ended}`
+    const what = reason === null ? failureText(trouble) : deadText(trouble, reason)
     chapters.push({
       atMs: trouble.lastFailedAtMs,
       what: `${what}${reason !== null && trouble.published && discardedAtMs === null ? '; published to the dead-letter place' : ''}`,
@@ -124,6 +128,20 @@ function troubleEntries(trouble: Trouble, state: string | undefined): readonly T
   }
   return chapters
 }
+
+const withoutResult = (noVerdict: number): string =>
+  noVerdict > 0 ? `, ${noVerdict} of them without a recorded result` : ''
+
+/** A replay sets the attempts back and keeps the error. */
+const failureText = ({ attempt, noVerdict }: Trouble): string =>
+  attempt === 0
+    ? 'its last failure before the replay'
+    : `its last failure; ${counted(attempt, 'attempt')} so far${withoutResult(noVerdict)}`
+
+const deadText = ({ attempt, noVerdict }: Trouble, reason: string): string =>
+  attempt === 0
+    ? `dead-lettered (${reason}) before its first attempt`
+    : `dead-lettered (${reason}) after ${counted(attempt, 'attempt')}${withoutResult(noVerdict)}`
 
 function refusedEntries(message: RefusedMessage): readonly TimelineEntry[] {
   const { error, id, reason, replay, times } = message
