@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { code, table } from './docs-table.ts'
+import { code } from './docs-table.ts'
 
 /** A test file of the repository. */
 export interface TestFile {
@@ -55,19 +55,28 @@ interface TrapTest {
 /** Every test that is named after a trap or an acceptance test. */
 export function trapTests(tests: readonly TestFile[]): readonly TrapTest[] {
   return tests.flatMap(({ file, text }) =>
-    [...text.matchAll(TRAP)].map(([, , names = '', title = '']) => {
+    [...text.matchAll(TRAP)].map(({ 2: names = '', 3: title = '', index }) => {
       const name = names.replaceAll(/traps? |acceptance /g, '').replace(', ', ' and ')
-      return { name, title, file }
+      const isGroup = text.slice(0, index).endsWith('describe(')
+      return { name, title: isGroup ? `${title} …` : title, file }
     }),
   )
 }
 
-/** The tests of the traps, by their numbers. */
-export function trapTable(tests: readonly TestFile[]): string {
-  return table(
-    ['Trap', 'Its test', 'In'],
-    [...trapTests(tests)]
-      .toSorted((a, b) => order(a.name) - order(b.name))
-      .map(({ name, title, file }) => [name, title.replaceAll(/%[sjdi]/g, '…'), code(file)]),
+/** What the rows of a table of tests put into a title: nothing that a reader needs, if it stands in brackets. */
+const withoutRows = (title: string): string =>
+  title.replaceAll(/ \([^()]*%[sjdi][^()]*\)/g, '').replaceAll(/%[sjdi]/g, '…')
+
+/** A chapter for each trap and each acceptance test, with its tests. A test of two has its place in both. */
+export function trapChapters(tests: readonly TestFile[]): string {
+  const named = trapTests(tests).flatMap(({ name, ...test }) =>
+    name.split(' and ').map((each) => ({ ...test, name: each })),
   )
+  return [...Map.groupBy(named, ({ name }) => name)]
+    .toSorted(([one], [other]) => order(one) - order(other))
+    .map(([name, those]) => {
+      const lines = those.map(({ file, title }) => `- ${withoutRows(title)} (${code(file)})`)
+      return `### ${name}\n\n${lines.join('\n')}`
+    })
+    .join('\n\n')
 }

@@ -10,7 +10,7 @@ import { stateMachineTable } from './docs-machine.ts'
 import { metricTable } from './docs-metrics.ts'
 import { OPTION_TABLES } from './docs-options.ts'
 import { code } from './docs-table.ts'
-import { testFiles, trapTable, withFiles } from './docs-tests.ts'
+import { testFiles, trapChapters, withFiles } from './docs-tests.ts'
 import { userFunctionTable } from './docs-user-functions.ts'
 
 /** Absolute path of the repository. */
@@ -39,7 +39,7 @@ const RENDERERS: Readonly<Record<string, (argument: string) => string>> = {
   'state-machine': stateMachineTable,
   'dead-letter-headers': headerList,
   metrics: metricTable,
-  traps: () => trapTable(testFiles(root)),
+  traps: () => trapChapters(testFiles(root)),
 }
 
 function headerList(): string {

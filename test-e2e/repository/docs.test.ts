@@ -3,7 +3,13 @@ import { dirname, join, relative } from 'node:path'
 import { transformSync } from 'esbuild'
 import { describe, expect, it } from 'vitest'
 import { documents, FILES, read, render, root } from '../../scripts/docs.ts'
-import { hasTest, NAMED_TEST, testFiles, trapTests } from '../../scripts/docs-tests.ts'
+import {
+  hasTest,
+  NAMED_TEST,
+  testFiles,
+  trapChapters,
+  trapTests,
+} from '../../scripts/docs-tests.ts'
 import { BROKER_NAMES, BROKERS } from '../brokers/index.ts'
 import { ROWS } from '../crash/rows.ts'
 import { missingFrom, namedIn } from './named-in-docs.ts'
@@ -147,11 +153,33 @@ describe('docs/traps.md', () => {
   })
 
   it('takes no trap of a broker for an acceptance test of the same number', () => {
-    const titles = ["'trap A2: a'", "'acceptance A2: b'", "'trap T5, acceptance A4: c'", "'A9: d'"]
-    expect(trapTests(titles.map(file)).map(({ name, title }) => [name, title])).toEqual([
+    // Not written as titles are: this file is searched for titles too.
+    const titles = ['trap |A2: a', 'acceptance |A2: b', 'trap |T5, acceptance A4: c', '|A9: d']
+    const texts = titles.map((title) => file(`test('${title.replace('|', '')}'`))
+    expect(trapTests(texts).map(({ name, title }) => [name, title])).toEqual([
       ['A2', 'b'],
       ['T5 and A4', 'c'],
     ])
+  })
+
+  it('shows a group of tests as one, and no placeholder of a table of tests', () => {
+    const text = "describe('trap |T4: a death', () => it.each([])('trap |T5: of %s (as %j)', f))"
+    expect(trapChapters([file(text.replaceAll('|', ''))])).toBe(
+      '### T4\n\n- a death … (`packages/amqp/src/a.test.ts`)\n\n### T5\n\n- of … (`packages/amqp/src/a.test.ts`)',
+    )
+    expect(read('docs/trap-tests.md')).not.toMatch(/%[sjdi]|^- .{0,4} \(/m)
+  })
+
+  it('tells the story of each trap, with a link to its tests', () => {
+    const story = read('docs/traps.md')
+    for (const trap of numbered('T', 40)) {
+      expect(story).toMatch(
+        new RegExp(
+          `^### ${trap}\\. .+\n\n\\*Seen in .+\\* .+ \\*\\*Cost:\\*\\* .+ \\*\\*Here:\\*\\* .+ \\[Tests\\]\\(trap-tests\\.md#${trap.toLowerCase()}\\)$`,
+          'm',
+        ),
+      )
+    }
   })
 })
 
