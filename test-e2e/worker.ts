@@ -55,6 +55,9 @@ const guard = createGuard<PoolClient, unknown, Order>(
       return config.identity === 'position' ? positionOf(delivery) : id
     },
     ...(config.decodes === true ? { decode: decodeOrder } : {}),
+    ...(config.splits === true
+      ? { split: ({ payload }: { payload: Order }) => payload.items ?? [payload] }
+      : {}),
     transaction: config.transaction,
     leaseMs: config.leaseMs ?? 1_000,
     claimWaitMs: config.claimWaitMs,
@@ -75,6 +78,7 @@ async function reply(
   { duplicate }: AfterCommitInfo,
 ): Promise<void> {
   await crash.at('before-reply', [payload.id])
+  if (payload.deed === 'fail-reply-once' && !duplicate) throw new Error('the first reply fails')
   await pool.query('insert into replies values ($1, $2)', [payload.id, duplicate])
 }
 

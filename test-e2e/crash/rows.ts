@@ -18,6 +18,8 @@ export interface Row {
   readonly deed?: Deed | undefined
   /** The event runs from the store: it was dead, and an operator replays it. */
   readonly replayed?: true | undefined
+  /** The event is one of three in its message. */
+  readonly split?: true | undefined
   /** The crash point exists only with leases beside the inbox. */
   readonly leased?: true | undefined
   /** The run has begun. If a first delivery may be a suspect, as after a Kafka assignment, that run is recorded. */
@@ -77,6 +79,17 @@ export const ROWS: readonly Row[] = [
     title: 'inside the transaction',
     trap: 'trap T4',
     death: at('in-transaction'),
+    begun: true,
+    leaves: undefined,
+    lease: 'in progress',
+    finds: 'processed',
+    ...once,
+  },
+  {
+    // Red when a message is acknowledged before all its events are done, or when those that are done run again.
+    title: 'inside a message with several events',
+    death: at('in-transaction'),
+    split: true,
     begun: true,
     leaves: undefined,
     lease: 'in progress',

@@ -28,7 +28,7 @@ export async function play(scenario: Scenario, broker: RunningBroker): Promise<v
     queue: await broker.createQueue(),
     worker: {
       ...{ transaction, retryBaseMs: RETRY_MS, random: 0.5, longestDeferMs: LONGEST_DEFER_MS },
-      replies: isOfReply(row),
+      ...{ replies: isOfReply(row), splits: row.split === true },
       ...cache.config,
     },
   })
@@ -53,8 +53,16 @@ export async function play(scenario: Scenario, broker: RunningBroker): Promise<v
   await settledAs(testbed, row, successor)
 }
 
-const victimOf = ({ deed }: Row): Order =>
-  deed === undefined ? { id: VICTIM } : { id: VICTIM, deed }
+/** In the message of the victim, if that has several events. */
+const BESIDE = ['order-item-1', 'order-item-2']
+
+function victimOf({ deed, split }: Row): Order {
+  if (deed !== undefined) return { id: VICTIM, deed }
+  const [first = '', last = ''] = BESIDE
+  return split === true
+    ? { id: 'order-message', items: [{ id: first }, { id: VICTIM }, { id: last }] }
+    : { id: VICTIM }
+}
 
 interface Beginning {
   readonly row: Row
@@ -171,7 +179,8 @@ async function makeDue({ testbed, cache, successor }: Waiting): Promise<void> {
 }
 
 async function becomesTrue(testbed: Testbed, row: Row): Promise<void> {
-  const ids = [...OTHERS.map(({ id }) => id), ...(row.effects === 1 ? [VICTIM] : [])]
+  const beside = row.split === true ? BESIDE : []
+  const ids = [...OTHERS.map(({ id }) => id), ...beside, ...(row.effects === 1 ? [VICTIM] : [])]
   await effectsAre(testbed, ids.length)
   await testbed.drained()
   expect(await testbed.effects()).toEqual(Object.fromEntries(ids.map((id) => [id, 1])))

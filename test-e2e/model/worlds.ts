@@ -3,6 +3,7 @@ import { TEXT_WORLDS } from './attempts-worlds.ts'
 import { type EpochFaults, epochs, type Removal } from './epoch.ts'
 import type { Model } from './explore.ts'
 import { explore } from './explore.ts'
+import { type PartsFaults, type PartsRules, parts } from './parts.ts'
 import { publishing } from './publishing.ts'
 import type { PublishingFaults, PublishingRules } from './publishing-state.ts'
 import { type RequeueFaults, type RequeueRules, requeueing } from './requeue.ts'
@@ -64,6 +65,22 @@ const removal = (how: Removal, breaks?: string, over: Partial<EpochFaults> = {})
   return world(`history: ${how}`, epochs(how, faults), { breaks })
 }
 
+const ALL_PARTS: PartsRules = {
+  ...{ waitsForAll: true, recordsDead: true, callsBeforeAck: true },
+  ...{ callsForDuplicates: true, defersFailedCalls: true, remembers: true },
+}
+
+/** A message of two events, and `afterCommit`. */
+const splits = (
+  name: string,
+  over: Partial<PartsRules> = {},
+  breaks?: string,
+  faults: Partial<PartsFaults> = {},
+): World => {
+  const some = { crash: 2, duplicate: 1, fail: 2, fatal: 1, call: 2, ...faults }
+  return world(`parts: ${name}`, parts({ ...ALL_PARTS, ...over }, some), { breaks })
+}
+
 const STUCK = 'nothing but a fault leads on to an end'
 const FALSE_DONE = 'a false done: acked without an effect'
 
@@ -105,6 +122,13 @@ export const WORLDS: readonly World[] = [
   without('redeliveryPublishes', 'acked while it is dead and not published', { crash: 1 }),
   without('publishedSettles', 'published again', { duplicate: 1 }),
   without('pollerPublishes', STUCK, { crash: 1, replay: 1 }),
+  splits('every fault'),
+  splits('without waitsForAll', { waitsForAll: false }, 'acked and lost'),
+  splits('without recordsDead', { recordsDead: false }, 'acked and lost'),
+  splits('without callsBeforeAck', { callsBeforeAck: false }, 'acked without its reply'),
+  splits('without callsForDuplicates', { callsForDuplicates: false }, 'acked without its reply'),
+  splits('without defersFailedCalls', { defersFailedCalls: false }, 'acked without its reply'),
+  splits('without remembers', { remembers: false }, 'two effects'),
   removal('stopped', undefined, { removals: 2, duplicates: 2 }),
   removal('removal-only', FALSE_DONE),
   // Until the name is read again, for 5 s at most: so the documents ask to stop the consumers first.

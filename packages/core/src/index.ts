@@ -35,6 +35,7 @@ export type {
   OutcomeRecord,
   Resolver,
   Takeover,
+  WholePayload,
 } from './options/options.ts'
 export type { Logger } from './model/logger.ts'
 

@@ -24,9 +24,11 @@ type Call = (event: HttpEvent<unknown>, context: HandlerContext<unknown>) => unk
  */
 export function createLaterHandler(
   handler: HttpHandler<unknown, unknown>,
+  isSplit: boolean,
 ): Handler<unknown, unknown> {
   return async (event, context) => {
-    const failure = unrunError(await (handler as Call)(toHttpEvent(event), context))
+    const payload = isSplit ? event.payload : (event.payload as DecodedRequest).payload
+    const failure = unrunError(await (handler as Call)(toHttpEvent(event, payload), context))
     if (failure !== undefined) throw failure
   }
 }
@@ -108,8 +110,10 @@ export function createRouteHandler(
   }
 }
 
-function toHttpEvent(event: Event): HttpEvent<unknown> {
+function toHttpEvent(
+  event: Event,
+  payload: unknown = (event.payload as DecodedRequest).payload,
+): HttpEvent<unknown> {
   const { idempotencyKey, key, tenant } = event
-  const { payload } = event.payload as DecodedRequest
   return { payload, request: exchangeOf(event).request, key, tenant, idempotencyKey }
 }

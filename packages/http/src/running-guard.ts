@@ -66,8 +66,22 @@ export interface RequestGuardPlan {
   ) => MaybeAsync<Identity | Refused>
   /** The answer to a duplicate of an event that is done and has no stored answer. Default: a problem. */
   readonly unanswered?: Outcome | undefined
+  /** Given if a request holds several events. None of them has an answer of its own. */
+  readonly split?: SplitPlan | undefined
   /** Given if the handler runs after the answer, from what is stored. */
   readonly later?: LaterPlan | undefined
+}
+
+/** How the events of a delivery are found, and the key of each. */
+export interface SplitPlan {
+  readonly itemsOf: (delivery: {
+    readonly payload: unknown
+    readonly request: HttpRequest
+  }) => readonly unknown[] | Promise<readonly unknown[]>
+  readonly keyOf: (item: {
+    readonly payload: unknown
+    readonly request: HttpRequest
+  }) => string | undefined
 }
 
 /** How a handler runs after the answer. */
@@ -93,7 +107,7 @@ export class RunningHttpGuard {
 
   /** @throws {@link ConfigurationError} */
   constructor(plan: RequestGuardPlan) {
-    const { caller, handler, later, options } = plan
+    const { caller, handler, later, options, split } = plan
     if (typeof handler !== 'function') {
       throw new ConfigurationError(
         `Expected a handler as the second argument of ${caller}, got ${handler === null ? 'null' : typeof handler}. Write \`${caller}(options, async ({ payload }, { tx }) => { … })\`.`,
@@ -103,7 +117,10 @@ export class RunningHttpGuard {
     this.#source = { broker: BROKER, queue: options.consumer }
     this.#route = createRouteHandler(options, handler, () => this.port.logger)
     this.guard = createCallerGuard(caller, engineOptions(plan, this.#route), {
-      handler: later === undefined ? this.#route.handler : createLaterHandler(handler),
+      handler:
+        later === undefined && split === undefined
+          ? this.#route.handler
+          : createLaterHandler(handler, split !== undefined),
       isAnswer: HttpProblem.is,
       runsLater: later !== undefined,
     })
@@ -237,7 +254,7 @@ export class RunningHttpGuard {
     const [settlement] = settlements as readonly [Settlement]
     const nowMs = this.port.runtime.now()
     if (this.#plan.later !== undefined) return acceptedOutcomeOf(settlement, nowMs)
-    const thrown = thrownAnswerOf(settlement)
+    const thrown = this.#plan.split === undefined ? thrownAnswerOf(settlement) : undefined
     if (thrown !== undefined && exchange.decided === undefined) {
       // The run was rolled back. Its answer is committed with the key by a second one, unless a retry was faster.
       const decided = this.#route.toDecided(thrown)
@@ -273,7 +290,7 @@ export class RunningHttpGuard {
 }
 
 function engineOptions(
-  { later, options }: RequestGuardPlan,
+  { later, options, split }: RequestGuardPlan,
   { takeOver }: RouteHandler,
 ): GuardOptions<unknown, unknown> {
   const { decode, fingerprint, onTakeover, schema, tenant } = options
@@ -296,6 +313,24 @@ function engineOptions(
       fingerprint === 'none'
         ? 'none'
         : (decoded) => compared(decoded as DecodedRequest, fingerprint),
-    onConflict: 'ack',
+    ...(split && splitOptions(split, options)),
+    onConflict: split === undefined ? 'ack' : 'dead-letter',
   } as GuardOptions<unknown, unknown>
+}
+
+/** Then schema, key and fingerprint are those of an item. Only `decode` sees the request. */
+function splitOptions(
+  { itemsOf, keyOf }: SplitPlan,
+  { fingerprint, schema }: AnyHttpOptions,
+): Partial<GuardOptions<unknown, unknown>> {
+  return {
+    split: (delivery) =>
+      itemsOf({
+        payload: (delivery.payload as DecodedRequest).payload,
+        request: exchangeOf(delivery).request,
+      }),
+    eventKey: (item) => keyOf({ payload: item.payload, request: exchangeOf(item).request }),
+    schema,
+    fingerprint,
+  }
 }

@@ -64,6 +64,41 @@ describe.each(SERVERS)('$title', ({ service, start }) => {
       expect(other.settled.map(({ why }) => why)).toEqual(['processed'])
     })
 
+    // Red when the message is acknowledged with its first event, or when a dead item takes the others with it.
+    test('a message with several events has one effect for each, and a dead letter for the one that fails', async () => {
+      await using testbed = await openTestbed({ splits: true })
+      const dead = { id: 'order-dead', deed: 'fatal-until-mended' } as const
+      const late = { id: 'order-late', deed: 'fail-once' } as const
+      await testbed.send([
+        { id: 'message-1', items: [{ id: 'order-1' }, dead, late, { id: 'order-2' }] },
+        // Another message repeats one of them.
+        { id: 'message-2', items: [{ id: 'order-2' }, { id: 'order-3' }] },
+      ])
+      await testbed.spawn('worker').start()
+      await effectsReach(testbed, 4)
+      await testbed.drained()
+      expect(await testbed.effects()).toEqual({
+        ...{ 'order-1': 1, 'order-2': 1, 'order-3': 1, 'order-late': 1 },
+      })
+      expect(await testbed.queue?.deadLetters()).toEqual([{ id: 'order-dead', reason: 'fatal' }])
+    })
+
+    // Red when the message is acknowledged although `afterCommit` threw, or when its event runs again.
+    test('a message comes back until afterCommit has succeeded, and its event runs once', async () => {
+      await using testbed = await openTestbed({ replies: true })
+      await testbed.send([{ id: 'order-1', deed: 'fail-reply-once' }, { id: 'order-2' }])
+      await testbed.spawn('worker').start()
+      const replies = async (): Promise<readonly unknown[]> =>
+        (await testbed.pool.query('select * from replies order by id')).rows
+      await testbed.until(async () => (await replies()).length === 2, { what: 'two replies' })
+      await testbed.drained()
+      expect(await replies()).toEqual([
+        { id: 'order-1', is_of_duplicate: true },
+        { id: 'order-2', is_of_duplicate: false },
+      ])
+      expect((await testbed.runs()).map(({ id }) => id).toSorted()).toEqual(['order-1', 'order-2'])
+    })
+
     // Red when a delivery of an event in progress goes back to the broker at once: thousands of deliveries.
     test('an event that is in progress elsewhere for 5 s is delivered at most three times', async () => {
       await using testbed = await openTestbed()

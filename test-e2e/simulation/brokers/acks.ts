@@ -36,7 +36,7 @@ export class Acks {
 
   /** The dead-letter place has it, whatever becomes of its record. */
   deadLettered({ delivery, lastFailedAt, ref }: DeadLetter): void {
-    const number = Number(delivery.source.position)
+    const number = Number(wholeOf(delivery.source.position))
     const message = this.#plan.messages[number]
     const key = this.#plan.events[message?.event ?? -1]?.key
     if (message === undefined || key === undefined) throw new Error('A letter of no message.')
@@ -73,6 +73,20 @@ export class Acks {
     }
   }
 
+  /** Of an ack that says that the effect is committed. */
+  replied(message: Message, by: string): void {
+    if (this.#plan.replies !== true || !['processed', 'duplicate'].includes(by)) return
+    const { isReplied, key } = this.#ledger.byKey(message.key)
+    // A dead event of a message that was split counts as processed.
+    if (!isReplied && !this.#isDead(key)) this.#ledger.violate(`${key} was acked without its reply`)
+  }
+
+  #isDead(key: string): boolean {
+    if (this.#plan.splits !== true) return false
+    const one = this.#ledger.byKey(key)
+    return one.letters.length > 0 || one.isReplayed
+  }
+
   acked(message: Message, decision: Decision, isDone: (id: EventId) => boolean): void {
     const one = this.#ledger.byKey(message.key)
     if (this.#plan.composition === 'leases') {
@@ -93,7 +107,7 @@ export class Acks {
     const { refused, tables } = history.store
     const isRefused = [...refused.values()].some(
       ({ letter, published }) =>
-        published && letter.delivery.source.position === positionOf(message),
+        published && wholeOf(letter.delivery.source.position) === positionOf(message),
     )
     if (isRefused) return true
     if (message.plan.variant === 'garbage') return false
@@ -120,6 +134,9 @@ function wasCommitted(one: Case, message: Message, { atMs, life }: Decision): bo
   const untilMs = one.lostUntilMs[payloadOf(message)]
   return untilMs !== undefined && atMs <= Math.max(untilMs, life.frozenUntilMs + AFTER_THAW_MS)
 }
+
+/** The position of the message that an event was split from. */
+const wholeOf = (position = ''): string => position.replace(/#.*/, '')
 
 const positionOf = ({ number }: Pick<Message, 'number'>): string => String(number)
 

@@ -21,6 +21,7 @@ export interface ConsumerOptions {
   readonly audit: Audit
   readonly loops: number
   readonly batchSize: number
+  readonly isSplit: boolean
   readonly acked: (message: Message, decision: Decision) => void
   readonly note: (what: string) => void
   readonly bystander: Pick<Bystander, 'drain'> | undefined
@@ -118,7 +119,7 @@ export class Consumer {
       onSettlement: (index, settlement) => {
         const one = received[index]
         if (one !== undefined) settled.push(this.#settle(one, settlement))
-        const wrong = inCall.settled(index, settlement) ?? wrongResult(one, settlement)
+        const wrong = inCall.settled(index, settlement) ?? this.#wrongResult(one, settlement)
         if (wrong !== undefined) audit.violate(wrong)
         times[index] = (times[index] ?? 0) + 1
       },
@@ -127,6 +128,11 @@ export class Consumer {
       if (times[index] !== 1) audit.violate(`#${message.number} was settled ${times[index]} times`)
     }
     await Promise.all(settled)
+  }
+
+  /** A message that was split has no result of its own. */
+  #wrongResult(one: Received | undefined, settlement: Settlement): string | undefined {
+    return this.#options.isSplit ? undefined : wrongResult(one, settlement)
   }
 
   async #settle(received: Received, settlement: Settlement): Promise<void> {
@@ -151,6 +157,7 @@ export class Consumer {
       link.call(verb, () => broker.putBack(receipt, delayMs))
     switch (settlement.kind) {
       case 'ack':
+        this.#options.audit.acks.replied(message, settlement.by)
         return this.#ack(message, receipt, decision)
       case 'defer':
         return putBack('defer', Math.max(0, settlement.until - life.runtime.now()))

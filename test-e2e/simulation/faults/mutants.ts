@@ -275,6 +275,31 @@ export const MUTANTS: readonly Mutant[] = [
       },
     ],
   },
+  {
+    name: 'T35-acked-without-its-reply',
+    trap: 'T35',
+    what: 'afterCommit throws, and the message is acked',
+    edits: [
+      {
+        file: 'guard/after-commit.ts',
+        find: 'return failed(processing, { member, outcome }, toReadableError(thrown))',
+        replace:
+          'return thrown === undefined ? failed(processing, { member, outcome }, thrown) : outcome',
+      },
+    ],
+  },
+  {
+    name: 'T35-acked-before-its-items',
+    trap: 'T35',
+    what: 'a message is acked whatever became of its items',
+    edits: [
+      {
+        file: 'guard/parts.ts',
+        find: 'observe(whole, wholeOutcome(last), { isReported: true })',
+        replace: "observe(whole, { kind: 'duplicate' }, { isReported: true })",
+      },
+    ],
+  },
   ...LEASED_MUTANTS,
   ...CALLER_MUTANTS,
 ]

@@ -77,6 +77,10 @@ export interface Plan {
   readonly faults: readonly Fault[]
   /** Each process has another guard, without keys and without an inbox; so many of its runs kill the process. */
   readonly bystander?: { readonly poison: number } | undefined
+  /** `afterCommit` sends a reply through the broker, which may not answer. */
+  readonly replies?: boolean | undefined
+  /** Each message is split into one event. */
+  readonly splits?: boolean | undefined
   /** Every interleaving is tried: nothing is left to chance. */
   readonly isPlain?: boolean | undefined
   /** How the next step is chosen. `starve`: one process is chosen rarely. */
@@ -143,6 +147,8 @@ export function drawPlan(seed: number): Plan {
     policy: dice.pick(['even', 'even', 'sticky', 'starve']),
     // Drawn last, so that the rest of a plan stays what it was.
     bystander: dice.chance(0.25) ? { poison: dice.pick([0, 1, 2]) } : undefined,
+    replies: dice.chance(0.2),
+    splits: dice.chance(0.15),
   }
 }
 

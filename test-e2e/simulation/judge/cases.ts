@@ -23,6 +23,8 @@ export interface Case {
   /** Deliveries that nothing made suspect: a kill in such a run is not counted. */
   freshDeliveries: number
   isReplayed: boolean
+  /** `afterCommit` has sent its reply. */
+  isReplied: boolean
   /** In any history; a failover may lose it again. */
   wasDecided: boolean
   /** Effects outside of any database. */
@@ -54,6 +56,7 @@ export function toCase(key: string, id: EventId, index: number): Case {
     successes: 0,
     freshDeliveries: 0,
     isReplayed: false,
+    isReplied: false,
     wasDecided: false,
     effects: 0,
     letters: [],

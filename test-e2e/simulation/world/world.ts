@@ -104,6 +104,7 @@ export class World {
       audit: this.audit,
       loops: this.plan.loops,
       batchSize: this.plan.batchSize,
+      isSplit: this.plan.splits === true,
       bystander: this.#createBystander(life),
       note: (what) => this.scheduler.note(`${life.name} ${what}`),
       acked: (message, decision) =>
@@ -216,6 +217,10 @@ export class World {
       logger: LOGGER,
       leaseMs: 6_000,
       retry: { attempts: maxAttempts, baseMs: 500, maxMs: 3_000 },
+      ...(this.plan.splits === true
+        ? { split: ({ payload }: { payload: unknown }) => [payload] }
+        : {}),
+      ...(this.plan.replies === true ? { afterCommit: this.#replier(links.broker) } : {}),
     }
     const leases =
       composition === 'inbox' ? undefined : simulatedLeases(this.leases, links.leases, life)
@@ -232,6 +237,13 @@ export class World {
     return { ...common, inbox, leases, transaction, deadlineMs: 9_000 } as unknown as Parameters<
       typeof createGuard
     >[0]
+  }
+
+  #replier(broker: Link) {
+    return (_: unknown, { key }: { readonly key: string }): Promise<void> =>
+      broker.call('reply', () => {
+        this.audit.byKey(key).isReplied = true
+      })
   }
 
   /** The server's clock and timers, with ids that depend on nobody but the client. */

@@ -68,6 +68,9 @@ async function doDeed({ payload, attempt }: GuardEvent<Order>, tx: PoolClient): 
       // User code may reject with anything.
       if (attempt === 1) await Promise.reject(undefined)
       return
+    case 'fail-reply-once':
+      // The handler does nothing of it.
+      return
     case 'kill-decoder':
       // The order does not get here.
       return

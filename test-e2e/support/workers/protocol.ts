@@ -26,12 +26,16 @@ export type Deed =
   | 'never-end'
   /** Kills every process that decodes it. */
   | 'kill-decoder'
+  /** `afterCommit` throws the first time. */
+  | 'fail-reply-once'
 
 export interface Order {
   readonly id: string
   readonly deed?: Deed | undefined
   /** Orders of one lane run in the order of sending, if the broker has ordering keys. */
   readonly lane?: string | undefined
+  /** Its message has these orders in its place, if the worker splits. */
+  readonly items?: readonly Order[] | undefined
   /** The handler takes at least this long, ms. */
   readonly takesMs?: number | undefined
   /** The account that is charged, a row in `balances`. */
@@ -102,6 +106,8 @@ export interface WorkerConfig {
   /** The guard has a `decode` of its own, which some orders kill. */
   readonly decodes?: boolean | undefined
   readonly retryBaseMs?: number | undefined
+  /** The guard takes messages of several orders. */
+  readonly splits?: boolean | undefined
   /** `afterCommit` writes a row for each call. */
   readonly replies?: boolean | undefined
   readonly crash?: { readonly at: CrashPoint; readonly id: string } | undefined

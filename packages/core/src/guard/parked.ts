@@ -7,6 +7,7 @@ import type { DueEvent, InboxSession } from '../model/inbox.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import { withRaw } from '../support/adapter-registry.ts'
 import type { OpenInbox } from './open-stores.ts'
+import { parkItems } from './park-items.ts'
 import { processReceived } from './process.ts'
 import { type GuardParts, Settling, startProcessing } from './processing.ts'
 import { identifyAll, type Seen } from './read.ts'
@@ -115,13 +116,14 @@ const ENDS: readonly Outcome['kind'][] = ['processed', 'duplicate', 'unguarded',
  * its identity. A refused message is identified again, because the code may have been fixed.
  */
 async function toStored(
-  { options, stores }: Background,
+  background: Background,
   { delivery, identity, index, ref }: DueEvent & { readonly index: number },
   {
     received: { decided, events },
     seen: identified,
   }: { readonly received: Stored; readonly seen: Seen },
 ): Promise<unknown> {
+  const { options, stores } = background
   const { session } = stores.engine
   if (identified.kind === 'decided') {
     // A later poll reads it again. A store that does not answer is reported elsewhere.
@@ -151,6 +153,7 @@ async function toStored(
     const member = { index, event, payload: undefined, lane: undefined, suspect: true }
     return events.push(toReceived({ ...member, parked: ref, refusal }))
   }
+  if (identified.kind === 'split') return parkItems(background, { ref, items: identified.items })
   if (identified.kind === 'unguarded') {
     const member = eventWithoutKey(options.runtime, { index, delivery }, identified)
     return events.push({ ...toReceived({ ...member, parked: ref }), hasKey: false })

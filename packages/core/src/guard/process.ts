@@ -8,6 +8,7 @@ import { runBatch } from '../transaction/batch.ts'
 import type { Engine } from '../transaction/engine.ts'
 import { end, failAll, isOver } from './end-event.ts'
 import { parkEvents } from './park-events.ts'
+import { observeParts } from './parts.ts'
 import { type Processing, STORE_DOWN_MS } from './processing.ts'
 import { type Received, type ReceivedDeliveries, receive } from './receive.ts'
 import { claimAgain, runLeased } from './run-leased.ts'
@@ -26,8 +27,15 @@ export function processDeliveries(
   // 1. Receive: decode, identify, record refused messages, group the copies of one event.
   const receiving = receive(processing, deliveries)
   return receiving instanceof Promise
-    ? receiving.then((received) => processReceived(processing, received))
-    : processReceived(processing, receiving)
+    ? receiving.then((received) => processParts(processing, received))
+    : processParts(processing, receiving)
+}
+
+async function processParts(processing: Processing, received: ReceivedDeliveries): Promise<void> {
+  if (received.parts === undefined) return processReceived(processing, received)
+  const { idle, observe } = observeParts(processing, received.parts)
+  await processReceived({ ...processing, observe }, received)
+  await idle()
 }
 
 /** Steps 2 to 5 for messages that were received together. */

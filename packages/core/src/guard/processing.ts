@@ -18,6 +18,7 @@ import {
   stopsLane,
 } from '../settlement/outcome.ts'
 import type { DeadLetterPublisher } from '../settlement/publish-dead-letter.ts'
+import { retryDelayMs } from '../settlement/retry-rule.ts'
 import type { HandlerCall } from '../transaction/engine.ts'
 import type { OpenStores } from './open-stores.ts'
 
@@ -45,18 +46,27 @@ export interface Processing extends Omit<GuardParts, 'publisher'> {
   readonly stopping: Map<string, Promise<unknown>>
   /** Step 5. Called once for each delivery, with its index in the call, after everything is stored. */
   readonly observe: (index: number, outcome: Outcome, facts: Facts) => void
+  /**
+   * The same for an item of a delivery that was split. Answers the outcome that counts for the delivery: a dead item is
+   * published first. Undefined where no delivery is split.
+   */
+  readonly observeItem?: ItemObserver | undefined
 }
 
-type Call = Pick<Processing, 'stores' | 'signals' | 'observe' | 'isResultRead'>
+type ItemObserver = (delivery: Delivery, outcome: Outcome, facts: Facts) => MaybeAsync<Outcome>
+
+type Call = Pick<Processing, 'observeItem'> &
+  Pick<Processing, 'stores' | 'signals' | 'observe' | 'isResultRead'>
 
 /** @param isParking - The events are only stored. They run later. */
 export function startProcessing(
   { breaker, call, inFlight, options }: Omit<GuardParts, 'publisher'>,
-  { isResultRead, observe, signals, stores }: Call,
+  { isResultRead, observe, observeItem, signals, stores }: Call,
   isParking: boolean = options.callerRetries?.runsLater === true,
 ): Processing {
   return {
-    ...{ options, call, breaker, inFlight, stores, signals, observe, isParking, isResultRead },
+    ...{ options, call, breaker, inFlight, stores, signals, isParking, isResultRead },
+    ...{ observe, observeItem },
     lanes: new Lanes({ stopsLane, laneFollowerOutcome }),
     settling: new Map(),
     stopping: new Map(),
@@ -69,6 +79,8 @@ export interface Facts {
   readonly eventId?: EventId | undefined
   readonly handlerMs?: number | undefined
   readonly timings?: Timings | undefined
+  /** The delivery was split, and its items were reported. */
+  readonly isReported?: boolean | undefined
 }
 
 export function factsOf({ event, timings }: InFlightEvent, handlerMs?: number | undefined): Facts {
@@ -159,9 +171,43 @@ export class Settling {
     this.settlements[index] = settlement
     onSettled(outcome, index)
     this.#hooks.onSettlement?.(index, settlement)
-    const startedAtMs = this.#startedAtMs
-    const report = { ...facts, delivery, outcome, settlement, startedAtMs, parked }
-    observeOutcome(options, this.#stores?.secret, report)
+    if (facts.isReported !== true) this.#report(delivery, outcome, { ...facts, settlement, parked })
+  }
+
+  #report(
+    delivery: Delivery,
+    outcome: Outcome,
+    more: Facts & { readonly settlement: Settlement; readonly parked?: boolean | undefined },
+  ): void {
+    const report = { ...more, delivery, outcome, startedAtMs: this.#startedAtMs }
+    observeOutcome(this.#parts.options, this.#stores?.secret, report)
+  }
+
+  itemObserverWith(stores: OpenStores): ItemObserver {
+    return (delivery, outcome, facts) => {
+      const { breaker, options, publisher } = this.#parts
+      this.#report(delivery, outcome, {
+        ...{ ...facts, settlement: settlementOf(outcome, options.runtime) },
+      })
+      const { engine } = stores
+      if (outcome.kind !== 'dead' || outcome.ref === undefined || engine === undefined) {
+        return outcome
+      }
+      const { attempt, ref } = outcome
+      return publisher
+        .publishDue({ ref, what: 'publish', delivery }, engine.session)
+        .then((answer): MaybeAsync<Outcome> => {
+          if (answer === undefined) {
+            // Nobody publishes it, so its record is its only place.
+            const places = { options, breaker, stores, hasDeadLetterPlace: false }
+            return wholeOrDeferred(places, delivery, outcome)
+          }
+          if (answer.kind !== 'retry') return outcome
+          const { cause, error } = answer
+          const delayMs = retryDelayMs(options, delivery.deliveryCount ?? 1, error)
+          return { kind: 'failed', attempt, delayMs, error, cause }
+        })
+    }
   }
 }
 

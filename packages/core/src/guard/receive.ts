@@ -3,13 +3,14 @@ import type { Identified } from '../identity/identify.ts'
 import type { Claimed } from '../lease/claim.ts'
 import type { EventId, EventKey, Fingerprint } from '../model/brands.ts'
 import type { DeadLetterRef } from '../model/dead-letter.ts'
-import type { Delivery } from '../model/delivery.ts'
+import { type Delivery, isItem } from '../model/delivery.ts'
 import { describeError } from '../model/errors.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { Runtime } from '../model/runtime.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { WrongAnswerError } from '../options/wrong-answer.ts'
 import type { Outcome } from '../settlement/outcome.ts'
+import { identifyItems, type Parts } from './parts.ts'
 import { type Processing, storeFailure } from './processing.ts'
 import {
   identifyAll,
@@ -45,6 +46,8 @@ export interface ReceivedDeliveries {
   /** In delivery order. */
   readonly events: readonly Received[]
   readonly decided: readonly Decided[]
+  /** If a delivery was split. The indexes of events are then those of its parts. */
+  readonly parts?: Parts | undefined
 }
 
 /** A delivery whose outcome is known after step 1: skipped, refused, or to be identified later. */
@@ -65,8 +68,21 @@ export function receive(
 ): MaybeAsync<ReceivedDeliveries> {
   const identifying = identifyAll(context, deliveries)
   return identifying instanceof Promise
-    ? identifying.then((all) => sort(context, deliveries, all))
-    : sort(context, deliveries, identifying)
+    ? identifying.then((all) => splitAndSort(context, deliveries, all))
+    : splitAndSort(context, deliveries, identifying)
+}
+
+function splitAndSort(
+  context: ReceiveContext,
+  deliveries: readonly Delivery[],
+  all: readonly Seen[],
+): MaybeAsync<ReceivedDeliveries> {
+  const isSplit = context.options.split !== undefined && all.some(({ kind }) => kind === 'split')
+  if (!isSplit) return sort(context, deliveries, all)
+  return identifyItems(context, deliveries, all).then(async (parts) => ({
+    ...(await sort(context, parts.deliveries, parts.seen)),
+    parts,
+  }))
 }
 
 interface Group extends Received {
@@ -130,6 +146,8 @@ function sort(
       case 'refused':
         isRefusing = true
         break
+      case 'split':
+        throw new Error('An item of a split delivery is not split again.')
     }
   }
   const received = { events, decided }
@@ -215,8 +233,11 @@ async function refuse(
       return { delivery: deliveries[index] as Delivery, reason, error, key }
     })
     const { engine } = context.stores
-    // The caller gets the refusal as its answer.
-    if (engine !== undefined && context.options.callerRetries === undefined) {
+    // A caller gets the refusal as its answer. That of one item is no answer to the whole request.
+    const isAnswer =
+      context.options.callerRetries !== undefined &&
+      !refusals.every(({ delivery }) => isItem(delivery))
+    if (engine !== undefined && !isAnswer) {
       refs = await engine.session.refuse(refusals)
       context.breaker.succeeded()
     }

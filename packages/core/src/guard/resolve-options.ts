@@ -94,6 +94,7 @@ const READERS = [
   'decode',
   'schema',
   'skip',
+  'split',
   'eventKey',
   'tenant',
   'orderingKey',

@@ -118,8 +118,9 @@ export class RunningGuard implements GuardPort {
         return settling.settlements
       }
       const observe = settling.observerWith(stores)
+      const observeItem = settling.itemObserverWith(stores)
       const processing = startProcessing(this.#shared, {
-        ...{ stores, signals, observe, isResultRead: hooks.needsResult },
+        ...{ stores, signals, observe, observeItem, isResultRead: hooks.needsResult },
       })
       await processDeliveries(processing, deliveries)
       if (settling.checking !== undefined) await Promise.all(settling.checking)

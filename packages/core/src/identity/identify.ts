@@ -1,7 +1,7 @@
 import { andThen, type MaybeAsync } from '../concurrency/maybe-async.ts'
 import { answerWithin, LATE } from '../concurrency/timeout.ts'
 import type { EventKey, Fingerprint } from '../model/brands.ts'
-import { copyDelivery, type DecodedDelivery, type Delivery } from '../model/delivery.ts'
+import { copyDelivery, type DecodedDelivery, type Delivery, isItem } from '../model/delivery.ts'
 import {
   DeadlineExceededError,
   FatalError,
@@ -21,6 +21,7 @@ import { fingerprintOf } from './fingerprint.ts'
 import { inflated } from './inflate.ts'
 import { OWN_READ, type OwnResolver, positionOf, withDecoded } from './resolvers.ts'
 import { validate } from './schema.ts'
+import { decodeItem, toItems } from './split.ts'
 
 /** The result of step 1 for a delivery. */
 export type Identified =
@@ -31,6 +32,8 @@ export type Identified =
       readonly orderingKey?: string | undefined
     }
   | { readonly kind: 'skipped' }
+  /** The message holds several events: each of them is identified as a delivery of its own. */
+  | { readonly kind: 'split'; readonly items: readonly Delivery[] }
   | {
       readonly kind: 'refused'
       readonly reason: Extract<
@@ -74,10 +77,14 @@ interface Reading extends Found {
 type Step = (reading: Reading) => MaybeAsync<Identified | undefined>
 
 /** Step 1 of the guard, in order. A step of an option is left out where the option is not set. */
-const STEPS: readonly { readonly option?: 'schema' | 'skip' | 'tenant'; readonly take: Step }[] = [
+const STEPS: readonly {
+  readonly option?: 'schema' | 'skip' | 'split' | 'tenant'
+  readonly take: Step
+}[] = [
   { take: inflate },
   { take: decode },
   { option: 'skip', take: skip },
+  { option: 'split', take: split },
   { option: 'schema', take: takeBodyFingerprint },
   { option: 'schema', take: applySchema },
   { take: findKey },
@@ -153,6 +160,8 @@ function refusal(thrown: unknown, key: EventKey | undefined): Identified {
 
 function inflate(reading: Reading): MaybeAsync<undefined> {
   const { delivery, options } = reading
+  // The item of a message is stored as it is read.
+  if (isItemOf(reading)) return undefined
   return inflated(delivery, options.maxInflatedBytes)?.then((body) => {
     reading.body = body
     return undefined
@@ -162,6 +171,7 @@ function inflate(reading: Reading): MaybeAsync<undefined> {
 function decode(reading: Reading): MaybeAsync<undefined> {
   const { body, options } = reading
   const { decode: decodes, fingerprint } = options
+  if (isItemOf(reading)) return keepDecoded(reading, decodeItem(reading.delivery, decodeJson))
   const decoding =
     decodes === undefined
       ? decodeJson(body)
@@ -180,7 +190,7 @@ function keepDecoded(reading: Reading, decoded: Decoded): undefined {
 function skip(reading: Reading): MaybeAsync<Identified | undefined> {
   const { delivery, options, payload } = reading
   const { skip: isSkipped } = options
-  if (isSkipped === undefined) return undefined
+  if (isSkipped === undefined || isItemOf(reading)) return undefined
   const asked = callUserFunction(reading, 'skip', () =>
     isSkipped(copyDelivery(delivery, { payload })),
   )
@@ -188,6 +198,23 @@ function skip(reading: Reading): MaybeAsync<Identified | undefined> {
     if (answer === true) return { kind: 'skipped' }
     if (answer === false || answer === undefined || answer === null) return undefined
     throw new WrongAnswerError('skip', answer)
+  })
+}
+
+/** An item is not split again, also if it was replayed, or put back on its queue. */
+const isItemOf = ({ delivery, options }: Reading): boolean =>
+  options.split !== undefined && isItem(delivery)
+
+function split(reading: Reading): MaybeAsync<Identified | undefined> {
+  const { delivery, options, payload } = reading
+  const { split: itemsOf } = options
+  if (itemsOf === undefined || isItem(delivery)) return undefined
+  const asked = callUserFunction<unknown>(reading, 'split', () =>
+    itemsOf(copyDelivery(delivery, { payload })),
+  )
+  return andThen<unknown, Identified>(asked, (answer) => {
+    const items = toItems(delivery, answer)
+    return items.length === 0 ? { kind: 'skipped' } : { kind: 'split', items }
   })
 }
 

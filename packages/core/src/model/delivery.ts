@@ -130,6 +130,16 @@ export interface DecodedDelivery<Payload> extends Delivery {
   readonly payload: Payload
 }
 
+/**
+ * Says that a message is one item of a delivery that was split, and which: it is not split again. A stored item has it,
+ * and so has its dead letter, which may be put back on the queue.
+ */
+export const ITEM_HEADER = 'x-onceward-item'
+
+export function isItem({ headers }: Pick<Delivery, 'headers'>): boolean {
+  return headers[ITEM_HEADER] !== undefined
+}
+
 /** The event that a handler receives. */
 export interface GuardEvent<Payload> extends DecodedDelivery<Payload> {
   readonly key: string

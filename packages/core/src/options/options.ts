@@ -82,6 +82,13 @@ export interface Observer {
   readonly watch?: ((guard: WatchedGuard) => () => void) | undefined
 }
 
+/**
+ * The payload of a message before it is split: what the user's `decode` makes of it. Without one only the user knows its
+ * shape.
+ */
+// biome-ignore lint/suspicious/noExplicitAny: `unknown` would ask for a cast in every `split`
+export type WholePayload<Decoded> = unknown extends Decoded ? any : NoInfer<Decoded>
+
 /** Options of every guard. docs/configuration.md has them as a table, with reasons. */
 export interface CommonOptions<Payload, Decoded> {
   /**
@@ -104,6 +111,37 @@ export interface CommonOptions<Payload, Decoded> {
   readonly maxInflatedBytes?: number | undefined
   /** Messages for which it returns true are acknowledged without a record, before schema and key. Default: none. */
   readonly skip?: ((delivery: DecodedDelivery<NoInfer<Decoded>>) => boolean) | undefined
+  /**
+   * Finds the events in a message that holds several, at most 10,000. Each item is an event of its own, with its own key,
+   * fingerprint, attempts and dead letter, whose body is the item as JSON. `schema`, `eventKey` and the other resolvers
+   * get the item. Items of one ordering key run in order. The message is acknowledged when each item is done or recorded
+   * as dead, else it comes back at the earliest due time, and the items that are done are duplicates then. An empty array
+   * is skipped. Default: a message is one event.
+   *
+   * @example
+   * ```ts
+   * import { createGuard } from '@onceward/core'
+   * import { pgInbox } from '@onceward/postgres/pg'
+   *
+   * const uploads = createGuard(
+   *   {
+   *     consumer: 'uploads',
+   *     inbox: pgInbox(pool),
+   *     split: ({ payload }) => payload.Records,
+   *     schema: OrderPlaced,
+   *     eventKey: ({ payload }) => payload.orderId,
+   *   },
+   *   async ({ payload }, { tx }) => {
+   *     await tx.query('insert into uploads (id) values ($1)', [payload.orderId])
+   *   },
+   * )
+   * ```
+   */
+  readonly split?:
+    | ((
+        delivery: DecodedDelivery<WholePayload<Decoded>>,
+      ) => readonly unknown[] | Promise<readonly unknown[]>)
+    | undefined
   /**
    * Checks and types `event.payload`: any Standard Schema, synchronous or not. A payload that does not match is
    * dead-lettered. Default: none, so the payload is the value that `decode` returned.
@@ -191,7 +229,7 @@ export interface CommonOptions<Payload, Decoded> {
    *     consumer: 'quotes',
    *     inbox: pgInbox(pool),
    *     afterCommit: async (result, { headers }) => {
-   *       await reply(headers['reply-to'], result)
+   *       await fetch(`${headers['reply-to']}`, { method: 'POST', body: JSON.stringify(result) })
    *     },
    *   },
    *   async (_event, { tx }) => {

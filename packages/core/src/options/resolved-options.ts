@@ -26,7 +26,15 @@ export interface ResolvedOptions
   extends DefaultedOptions,
     Pick<
       Common,
-      'consumer' | 'decode' | 'skip' | 'schema' | 'tenant' | 'isFatal' | 'afterCommit' | 'observe'
+      | 'consumer'
+      | 'decode'
+      | 'skip'
+      | 'split'
+      | 'schema'
+      | 'tenant'
+      | 'isFatal'
+      | 'afterCommit'
+      | 'observe'
     > {
   readonly inbox: Inbox<unknown> | undefined
   readonly leases: LeaseStore | undefined

@@ -71,6 +71,14 @@ export const OPTIONS: OptionTable = {
       'Where live claims are stored. Beside an inbox leases are a fast path; alone they guard effects outside Postgres.',
     reason: 'None by default: the smallest setup is Postgres alone.',
   },
+  split: {
+    type: '(delivery) => items | Promise<items>',
+    rule: aFunction,
+    meaning:
+      'Finds the events in a message that holds several (at most 10,000). Each item is an event of its own: key, attempts, dead letter.',
+    reason:
+      'None by default: a message is one event. Senders that batch repeat some events in another batch, so the batch has no key.',
+  },
   schema: {
     type: 'StandardSchemaV1<unknown, Payload>',
     rule: standardSchema,

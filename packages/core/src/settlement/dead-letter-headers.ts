@@ -1,8 +1,11 @@
 import type { DeadLetter } from '../model/dead-letter.ts'
+import { ITEM_HEADER } from '../model/delivery.ts'
 
 const ERROR_LENGTH = 1_024
 
 const HEADERS = {
+  // Without it, an item that is put back on its queue would be split as if it were the whole message.
+  [ITEM_HEADER]: ({ delivery }) => delivery.headers[ITEM_HEADER],
   'x-onceward-reason': ({ reason }) => reason,
   // The same for every copy: it shows that a dead letter was published twice.
   'x-onceward-event-id': ({ ref }) => ref.id,

@@ -81,7 +81,7 @@ type SettlementTable = {
   ) => Settlement
 }
 
-const CONFLICT_DELAY_MS = 1_000
+export const CONFLICT_DELAY_MS = 1_000
 
 const ABANDON_CAUSES: Readonly<Record<AbandonReason, DeferCause>> = {
   'lease-lost': 'lease-lost',

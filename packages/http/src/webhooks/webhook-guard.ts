@@ -1,5 +1,6 @@
-import type { CommonOptions } from '@onceward/core'
+import type { CommonOptions, WholePayload } from '@onceward/core'
 import { type KnownNames, quoted, refuseProblems, refuseUnknownNames } from '@onceward/core/adapter'
+import { aFunction, brokenRules } from '@onceward/core/edge'
 import { systemRuntime } from '@onceward/core/ports'
 import { problem, type Refused, statusOnly } from '../answer/outcome.ts'
 import { HttpProblem } from '../answer/problem.ts'
@@ -26,6 +27,29 @@ export interface WebhookOptions {
   readonly verify: WebhookVerifier
   /** The account to which event ids belong. Default: `'none'`, because providers give each event an id of its own. */
   readonly tenant?: CommonHttpOptions<unknown, unknown>['tenant'] | undefined
+}
+
+/** A delivery with several events, such as the arrays of SendGrid. */
+export interface SplitOptions<Payload, Decoded> {
+  /**
+   * Finds the events in a delivery, at most 10,000. Each item is an event of its own, as with `split` of `createGuard`:
+   * `schema`, `fingerprint` and the handler get the item. The delivery is answered 200 when all are done or recorded as
+   * dead, else 5xx, and its retry runs only those that are not done. What the handler returns is ignored. Default: a
+   * delivery is one event.
+   */
+  readonly split?:
+    | ((delivery: {
+        readonly payload: WholePayload<Decoded>
+        readonly request: HttpRequest
+      }) => readonly unknown[] | Promise<readonly unknown[]>)
+    | undefined
+  /** The id of an item. Required with `split`, where the id of `verify` is not used. */
+  readonly eventKey?:
+    | ((item: {
+        readonly payload: NoInfer<Payload>
+        readonly request: HttpRequest
+      }) => string | undefined)
+    | undefined
 }
 
 /** The handler runs while the provider waits, and answers it. */
@@ -60,6 +84,7 @@ export interface RunLater {
 
 /** Options of `createWebhookGuard`. */
 export type WebhookGuardOptions<Payload, Tx = undefined, Decoded = unknown> = WebhookOptions &
+  SplitOptions<Payload, Decoded> &
   (
     | (RunNow &
         (
@@ -72,6 +97,7 @@ export type WebhookGuardOptions<Payload, Tx = undefined, Decoded = unknown> = We
 /** Any options, after the types of the payload and the transaction are forgotten. */
 type AnyWebhookOptions = AnyHttpOptions &
   WebhookOptions &
+  SplitOptions<unknown, unknown> &
   Partial<Pick<RunLater, 'retry' | 'isFatal' | 'requestHeaders'>> & {
     readonly run?: 'now' | 'later' | undefined
   }
@@ -115,17 +141,22 @@ export function createWebhookGuard<Tx = undefined, Decoded = unknown, Payload = 
   const { fingerprint = 'none', tenant = 'none' } = all
   const given = { ...all, fingerprint, tenant }
   checkOptions(caller, given, WEBHOOK_NAMES)
-  const { isFatal, requestHeaders, retry, run, verify, ...own } = given
-  refuseProblems([...verifierProblems(verify), ...runProblems(given)])
+  const { eventKey, isFatal, requestHeaders, retry, run, split, verify, ...own } = given
+  refuseProblems([...verifierProblems(verify), ...runProblems(given), ...splitProblems(given)])
   const clock = own.runtime ?? systemRuntime
   return makeHttpGuard(
     new RunningHttpGuard({
       caller,
       options: own,
       handler: withAnswer(handler as HttpHandler<unknown, unknown>),
-      identify: (request) => identify(own, request, verify(request, clock.now())),
+      identify: (request) =>
+        identify(own, request, {
+          verifying: verify(request, clock.now()),
+          isSplit: split !== undefined,
+        }),
       // Another process of the consumer ran the event with `run: 'later'`.
       unanswered: statusOnly(200),
+      ...(split && eventKey ? { split: { itemsOf: split, keyOf: eventKey } } : {}),
       ...(run === 'later' ? { later: laterPlan({ isFatal, requestHeaders, retry }) } : {}),
     }),
   )
@@ -134,6 +165,8 @@ export function createWebhookGuard<Tx = undefined, Decoded = unknown, Payload = 
 const WEBHOOK_NAMES: KnownNames<AnyWebhookOptions> = {
   ...HTTP_NAMES,
   verify: true,
+  split: true,
+  eventKey: true,
   run: true,
   retry: true,
   isFatal: true,
@@ -177,6 +210,22 @@ function runProblems(given: AnyWebhookOptions): readonly string[] {
   ]
 }
 
+function splitProblems({ eventKey, split }: AnyWebhookOptions): readonly string[] {
+  if (split === undefined) {
+    return eventKey === undefined
+      ? []
+      : [
+          'Expected no `eventKey` without `split`: the event id of `verify` is the key. Leave it out.',
+        ]
+  }
+  return brokenRules(
+    'createWebhookGuard',
+    { split: aFunction, eventKey: aFunction },
+    // Without it, all items of a delivery would have one key.
+    { split, eventKey: eventKey ?? 'nothing' },
+  )
+}
+
 function laterPlan({
   isFatal,
   requestHeaders = [],
@@ -203,14 +252,18 @@ function withAnswer(handler: HttpHandler<unknown, unknown>): HttpHandler<unknown
 async function identify(
   { tenant }: AnyHttpOptions,
   request: HttpRequest,
-  verifying: ReturnType<WebhookVerifier>,
+  {
+    isSplit,
+    verifying,
+  }: { readonly verifying: ReturnType<WebhookVerifier>; readonly isSplit: boolean },
 ): Promise<Identity | Refused> {
   const verdict = await verifying
   // A verifier written by the user may return anything: only `verified` is accepted.
   if (verdict?.kind !== 'verified') {
     return { kind: 'refused', outcome: problem('signature-refused') }
   }
-  const { eventId } = verdict
+  // The items of a delivery have ids of their own.
+  const eventId = isSplit ? 'several' : verdict.eventId
   if (typeof eventId !== 'string' || eventId === '') {
     return { kind: 'refused', outcome: problem('event-id-missing') }
   }

@@ -58,6 +58,7 @@ const KIND_AFTER: Readonly<Record<Exclude<Consequence, 'reconnects'>, string>> =
 /** A promise of a value that suits the function, and a value that suits none. */
 const RIGHT: Readonly<Partial<Record<Name, unknown>>> = {
   skip: false,
+  split: ['bad'],
   schema: { value: 'bad' },
   eventKey: 'bad',
   tenant: 'shop',

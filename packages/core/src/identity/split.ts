@@ -1,0 +1,84 @@
+import { copyDelivery, type Delivery, ITEM_HEADER } from '../model/delivery.ts'
+import { describeError, InvalidPayloadError } from '../model/errors.ts'
+import type { Decoded } from './decode.ts'
+
+/** Most items of one delivery. */
+export const MOST_ITEMS = 10_000
+
+/** Behind the number of an item that has an integer beyond what a number of JavaScript holds. */
+const WITH_BIGINT = 'n'
+
+/**
+ * One delivery for each item. Its body is the item as JSON, whatever the format of the message. It is read from this
+ * body in its first run too, so that its first run and its replay see the same.
+ *
+ * @throws {@link InvalidPayloadError} if the answer of `split` cannot be used.
+ */
+export function toItems(delivery: Delivery, items: unknown): readonly Delivery[] {
+  if (!Array.isArray(items)) {
+    const got = items === null ? 'null' : typeof items
+    throw new InvalidPayloadError(`\`split\` found no array of items in this message, but ${got}.`)
+  }
+  if (items.length > MOST_ITEMS) {
+    throw new InvalidPayloadError(
+      `The message has ${items.length} items, more than ${MOST_ITEMS}. Let its producer send smaller ones.`,
+    )
+  }
+  return Array.from(items, (item: unknown, index) => toItem(delivery, item, index))
+}
+
+function toItem(delivery: Delivery, item: unknown, index: number): Delivery {
+  const { contentType, headers, messageId, source } = delivery
+  const { hasBigint, text } = textOf(item, index)
+  const numbered = (name: string | undefined) => name && `${name}#${index}`
+  return copyDelivery(delivery, {
+    body: Buffer.from(text),
+    headers: { ...headers, [ITEM_HEADER]: `${index}${hasBigint ? WITH_BIGINT : ''}` },
+    source: { ...source, position: numbered(source.position) },
+    messageId: numbered(messageId),
+    contentType: contentType?.startsWith('application/cloudevents-batch')
+      ? 'application/cloudevents+json'
+      : 'application/json',
+    contentEncoding: undefined,
+  })
+}
+
+/** Not yet in the types of TypeScript's library. */
+const { rawJSON } = JSON as unknown as { readonly rawJSON: (text: string) => unknown }
+
+function textOf(item: unknown, index: number): { readonly text: string; hasBigint: boolean } {
+  let hasBigint = false
+  let why: string = typeof item
+  try {
+    const text = JSON.stringify(item, (_, value: unknown) => {
+      if (typeof value !== 'bigint') return value
+      hasBigint = true
+      return rawJSON(String(value))
+    }) as string | undefined
+    if (text !== undefined) return { text, hasBigint }
+  } catch (error) {
+    why = describeError(error).name
+  }
+  throw new InvalidPayloadError(
+    `Item ${index} of this message is no JSON (${why}). Let \`split\` return values that JSON can hold.`,
+  )
+}
+
+/** The payload of an item, from {@link toItems}, a store or a dead letter that was put back. */
+export function decodeItem(
+  { body, headers }: Delivery,
+  decodeJson: (body: Uint8Array) => Decoded,
+): Decoded {
+  const decoded = decodeJson(body)
+  if (headers[ITEM_HEADER]?.endsWith(WITH_BIGINT) !== true) return decoded
+  return { ...decoded, value: JSON.parse(Buffer.from(body).toString(), withBigints) }
+}
+
+const INTEGER = /^-?\d+$/
+
+function withBigints(this: unknown, _: string, value: unknown, context?: unknown): unknown {
+  const { source = '' } = Object(context) as { readonly source?: string }
+  return typeof value === 'number' && !Number.isSafeInteger(value) && INTEGER.test(source)
+    ? BigInt(source)
+    : value
+}
