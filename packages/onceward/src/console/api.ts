@@ -1,11 +1,13 @@
 import { deadLetters, type OperatorReport } from '@onceward/postgres'
 import type { NamedBroker } from '../data/broker-address.ts'
 import { type ChangeOutcome, changeEach } from '../data/change-dead-letters.ts'
+import { troublesOf } from '../data/consumer-trouble.ts'
 import type { Database } from '../data/database.ts'
 import {
   counts,
   type DeadLetterFilter,
   deadLetterOf,
+  errorGroups,
   isId,
   selected,
   summaries,
@@ -14,7 +16,8 @@ import { databaseFindings } from '../data/doctor.ts'
 import { eventFactsOf } from '../data/event.ts'
 import { withSender } from '../data/queue-sender.ts'
 import { readable } from '../data/readable.ts'
-import { readStatus, recentMinutes } from '../data/status.ts'
+import { openRedis } from '../data/redis.ts'
+import { consumerNames, failedMinutes, readStatus, recentMinutes } from '../data/status.ts'
 import { readTablesOf } from '../data/tables.ts'
 import { timelineOf } from '../data/timeline.ts'
 import { readTroubled } from '../data/troubled.ts'
@@ -58,6 +61,8 @@ export interface ApiOptions {
 }
 
 const PAGE = 100
+/** On the first page. */
+const MOST_ERRORS = 8
 const BODY_BYTES = 65_536
 /** Of one request; the page sends several for more. */
 const MOST_IDS = 100
@@ -77,18 +82,16 @@ export function createApi(options: ApiOptions): Api {
       ...{ place: database.place, schema: database.schema },
       ...{ allowsChanges: options.allowsChanges, by: options.by ?? '' },
       brokers: options.brokers.map(({ title }) => title),
+      redis: options.redis !== undefined,
     }),
-    status: () =>
-      readTablesOf(database, async (query) => ({
-        status: await readStatus(query, database),
-        ...(await recentMinutes(query, database)),
-      })),
-    waiting: () => readTablesOf(database, (query) => readTroubled(query, database, PAGE)),
+    status: () => overview(options),
+    waiting: ({ query }) => waiting(database, query.get('consumer') || undefined),
     letters: ({ query }) => letters(database, filterOf(query)),
     selected: ({ query }) =>
       readTablesOf(database, (ask) => selected(ask, database, filterOf(query))),
     letter: ({ query }) => letter(database, query.get('id') ?? ''),
     event: ({ query }) => story(options, query),
+    redis: async () => ({ down: await redisTrouble(options.redis) }),
     findings: async () => ({ findings: await databaseFindings(database) }),
     replay: ({ body }) => change(options, 'replay', body),
     requeue: ({ body }) => change(options, 'requeue', body),
@@ -112,14 +115,42 @@ function filterOf(query: URLSearchParams): DeadLetterFilter {
   const kind = text('kind')
   return {
     ...{ consumer: text('consumer'), reason: text('reason'), search: text('search') },
+    error: query.get('error') ?? undefined,
     kind: kind === 'event' || kind === 'refused' ? kind : undefined,
   }
+}
+
+function overview({ database }: ApiOptions): Promise<unknown> {
+  return readTablesOf(database, async (query) => {
+    const rates = await recentMinutes(query, database)
+    const status = await readStatus(query, database, rates)
+    return {
+      ...{ status, minutes: rates.minutes, isWhole: rates.isWhole },
+      failed: await failedMinutes(query, database),
+      errors: await errorGroups(query, database, { limit: MOST_ERRORS }),
+      troubles: Object.fromEntries(
+        status.consumers.map((each) => [each.name, troublesOf(each, status.nowMs)]),
+      ),
+    }
+  })
+}
+
+function waiting(database: Database, consumer: string | undefined): Promise<unknown> {
+  return readTablesOf(database, async (query) => ({
+    ...(await readTroubled(query, database, { consumer, most: PAGE })),
+    consumers: await consumerNames(query, database),
+  }))
 }
 
 function letters(database: Database, filter: DeadLetterFilter): Promise<unknown> {
   return readTablesOf(database, async (query) => {
     const found = await summaries(query, database, { ...filter, limit: PAGE })
-    return { letters: found.map(readable), counts: await counts(query, database, filter) }
+    return {
+      letters: found.map(readable),
+      counts: await counts(query, database, filter),
+      errors: await errorGroups(query, database, { ...filter, limit: PAGE }),
+      consumers: await consumerNames(query, database),
+    }
   })
 }
 
@@ -140,6 +171,17 @@ async function story(options: ApiOptions, query: URLSearchParams): Promise<unkno
     ...{ redis, redisNamespace },
   }
   return timelineOf(await eventFactsOf(database, asked))
+}
+
+/** Undefined if it answers, or none is named. */
+async function redisTrouble(url: string | undefined): Promise<string | undefined> {
+  if (url === undefined) return undefined
+  try {
+    await using _redis = await openRedis(url)
+    return undefined
+  } catch (error) {
+    return `${toShownFailure(error).message}.`.replace(/\.\.$/, '.')
+  }
 }
 
 interface Change {

@@ -70,7 +70,7 @@ describe.skipIf(skipped('sqs') ?? skipped('chromium'))('a console that knows the
     const env = { ...CREDENTIALS, AWS_ENDPOINT_URL: server.connection.endpoint }
     running = await served({ url: at.url, env }, '--allow-changes', '--by', 'alice', ...brokers)
     page = (await openPage(chrome, running.url)).page
-    await page.getByRole('heading', { name: 'Consumers' }).waitFor()
+    await page.getByRole('heading', { name: 'needs you' }).waitFor()
     await page.getByRole('navigation').getByRole('link', { name: 'Dead letters' }).click()
     await page.getByRole('link', { name: 'order-1' }).waitFor()
   }
@@ -128,11 +128,14 @@ describe.skipIf(skipped('sqs') ?? skipped('chromium'))('a console that knows the
     await page.getByText('not confirmed; a copy may be in its queue').waitFor()
   })
 
-  test('without --broker there is no requeue', async () => {
+  test('without --broker requeue says how to start the console, and changes nothing', async () => {
     await die()
     await open()
-    await page.getByRole('button', { name: 'Replay selected' }).waitFor()
-    expect(await page.getByRole('button', { name: 'Requeue' }).count()).toBe(0)
+    await page.getByRole('button', { name: 'Requeue all 2 that match' }).click()
+    await page.getByRole('dialog').getByText('npx onceward console --allow-changes').waitFor()
+    await page.getByRole('button', { name: 'Close' }).click()
+    await page.getByRole('dialog').waitFor({ state: 'hidden' })
+    expect(await audit()).toEqual([])
   })
 
   test('tells what was done before the broker refused the rest', async () => {

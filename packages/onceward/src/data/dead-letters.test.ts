@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { type Answers, scriptedQuery } from '../fixtures/scripted-database.ts'
-import { deadLetterOf, isId } from './dead-letters.ts'
+import { deadLetterOf, isId, selected } from './dead-letters.ts'
 
 const ID = '0c5d9f52-6f3c-9b3a-2f86-8f5b7a5e6f10'
 const MIB = 1024 * 1024
@@ -18,6 +18,16 @@ test.each([
 ])('%j is an id of a dead letter: %s', (text, is) => {
   expect(isId(text)).toBe(is)
 })
+
+// An ignored filter would replay or discard all of them.
+test.each(['', 'x', "1' or '1", '12345678901234567890'])(
+  'an error that is no group, such as %j, matches nothing',
+  async (error) => {
+    const { asked, query } = scriptedQuery([])
+    await selected(query, TABLES, { error })
+    expect(asked[0]?.sql.match(/and false/g)).toHaveLength(2)
+  },
+)
 
 describe('one dead letter', () => {
   const ROW = {

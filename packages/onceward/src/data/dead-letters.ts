@@ -11,6 +11,8 @@ export interface DeadLetterFilter {
   readonly untilMs?: number | undefined
   /** Part of the key or of the error, in any case. */
   readonly search?: string | undefined
+  /** {@link ErrorGroup.id}: those whose errors differ in nothing but numbers and ids. */
+  readonly error?: string | undefined
   readonly limit?: number | undefined
 }
 
@@ -50,9 +52,28 @@ export interface DeadLetterCount {
   readonly oldestMs: number
 }
 
+/** Dead letters of one consumer and reason whose errors are alike. */
+export interface ErrorGroup {
+  readonly id: string
+  readonly consumer: string
+  readonly reason: string
+  /** First line of their errors, with `…` for numbers and ids if they differ. */
+  readonly error: string
+  readonly count: number
+  readonly oldestMs: number
+  readonly newestMs: number
+}
+
 /** Of events that are being sent back to their queue `p.state` is `w`, and `reason` stays until that is confirmed. */
 const isOpenEvent = "p.state in ('x', 'w') and f.reason is not null and f.discarded_at is null"
 const isOpenRefused = 'not (r.replay and r.parked)'
+
+const line = (row: string): string =>
+  `left(split_part(coalesce(${row}.error, 'no error recorded'), e'\\n', 1), 200)`
+
+/** Numbers, and words of 16 characters or more with a digit, are taken for ids. */
+const alike = (row: string): string =>
+  `regexp_replace(${line(row)}, '\\m(?=[\\w-]*\\d)[\\w-]{16,}\\M|\\d+(?:[.:]\\d+)*', '…', 'g')`
 
 const columns = (row: string, isRequeued: string): string => `
   ${isRequeued} as "isRequeued",
@@ -60,17 +81,17 @@ const columns = (row: string, isRequeued: string): string => `
   ${ms(`${row}.last_failed_at`)} as "lastFailedAtMs", ${row}.published, coalesce(${row}.body_bytes, 0) as "bodyBytes",
   coalesce(${row}.body_bytes > octet_length(${row}.body) and ${row}.body_parts = 0, false) as "isOmitted", ${row}.error`
 
-/** All open dead letters that match `$1` to `$7`. */
-const matching = (quoted: string): string => `
+/** All open dead letters that match `$1` to `$7`, and the error. */
+const matching = (quoted: string, { error }: DeadLetterFilter): string => `
   (select f.event_id::text as id, 'event' as kind, f.tenant, f.attempt as attempts, ${columns('f', "p.state = 'w'")}, f.last_failed_at as at
    from ${quoted}.failed_events f
    join ${quoted}.processed_events p on p.event_id = f.event_id
    join ${quoted}.consumers c on c.id = f.consumer_id
-   where ${isOpenEvent} and ${filtered('f', 'event')}
+   where ${isOpenEvent} and ${filtered('f', 'event')}${withError('f', error)}
    union all
    select r.refused_id::text, 'refused', null, r.times, ${columns('r', 'r.replay')}, r.last_failed_at
    from ${quoted}.refused_messages r join ${quoted}.consumers c on c.id = r.consumer_id
-   where ${isOpenRefused} and ${filtered('r', 'refused')})`
+   where ${isOpenRefused} and ${filtered('r', 'refused')}${withError('r', error)})`
 
 const filtered = (row: string, kind: string): string => `
   ($1::text is null or c.name = $1) and ($2::text is null or ${row}.reason = $2)
@@ -78,6 +99,13 @@ const filtered = (row: string, kind: string): string => `
   and ($4::float8 is null or ${row}.last_failed_at >= to_timestamp($4::float8 / 1000))
   and ($5::float8 is null or ${row}.last_failed_at < to_timestamp($5::float8 / 1000))
   and ($6::text is null or position(lower($6) in lower(${row}.error)) > 0 or position(lower($7) in lower(${row}.key)) > 0)`
+
+/** Anything but a number matches nothing, because an ignored filter would change all dead letters. */
+function withError(row: string, error: string | undefined): string {
+  if (error === undefined) return ''
+  if (!/^-?\d{1,19}$/.test(error)) return ' and false'
+  return ` and hashtextextended(${alike(row)}, 0)::text = '${error}'`
+}
 
 function valuesOf({ consumer, reason, kind, sinceMs, untilMs, search }: DeadLetterFilter) {
   // Keys are stored escaped, and errors are not.
@@ -95,7 +123,7 @@ export function summaries(
   filter: DeadLetterFilter,
 ): Promise<readonly DeadLetterSummary[]> {
   return query<DeadLetterSummary>(
-    `select * from ${matching(quoted)} as letters order by at, id limit $8::bigint`,
+    `select * from ${matching(quoted, filter)} as letters order by at, id limit $8::bigint`,
     [...valuesOf(filter), filter.limit ?? null],
   )
 }
@@ -106,9 +134,25 @@ export function counts(
   filter: DeadLetterFilter = {},
 ): Promise<readonly DeadLetterCount[]> {
   return query<DeadLetterCount>(
-    `select consumer, reason, count(*) as count, ${ms('min(at)')} as "oldestMs" from ${matching(quoted)} as letters
+    `select consumer, reason, count(*) as count, ${ms('min(at)')} as "oldestMs" from ${matching(quoted, filter)} as letters
      group by 1, 2 order by 1, 2`,
     valuesOf(filter),
+  )
+}
+
+/** The largest groups first. */
+export function errorGroups(
+  query: Query,
+  { quoted }: Pick<Database, 'quoted'>,
+  filter: DeadLetterFilter,
+): Promise<readonly ErrorGroup[]> {
+  return query<ErrorGroup>(
+    `select hashtextextended(alike, 0)::text as id, consumer, reason, count(*) as count, ${ms('min(at)')} as "oldestMs",
+       ${ms('max(at)')} as "newestMs", case when min(line) = max(line) then min(line) else alike end as error
+     from (select consumer, reason, at, ${line('letters')} as line, ${alike('letters')} as alike
+       from ${matching(quoted, filter)} as letters) as lines
+     group by alike, consumer, reason order by count(*) desc, max(at) desc, 1 limit $8::bigint`,
+    [...valuesOf(filter), filter.limit ?? null],
   )
 }
 
@@ -119,7 +163,7 @@ export async function selected(
   filter: DeadLetterFilter,
 ): Promise<readonly Pick<DeadLetterSummary, 'id' | 'consumer' | 'reason'>[]> {
   return query(
-    `select id, consumer, reason from ${matching(database.quoted)} as letters order by at, id limit $8::bigint`,
+    `select id, consumer, reason from ${matching(database.quoted, filter)} as letters order by at, id limit $8::bigint`,
     [...valuesOf(filter), filter.limit ?? null],
   )
 }

@@ -8,6 +8,10 @@ export interface Finding {
   readonly finding: string
   /** One sentence that says what to do. */
   readonly remedy: string
+  /** Which consumer it is about. */
+  readonly consumer?: string
+  /** What of the consumer it names. */
+  readonly see?: 'dead-letters' | 'waiting'
 }
 
 /** The finding, if it is so. */

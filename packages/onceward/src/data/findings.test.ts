@@ -97,6 +97,19 @@ test.each<readonly [Partial<ConsumerStatus>, RegExp]>([
   expect(findings).toMatchObject([{ severity: 'warning', finding: expect.stringMatching(text) }])
 })
 
+test.each<readonly [Partial<ConsumerStatus>, object]>([
+  [{ dead: DEAD }, { consumer: 'billing', see: 'dead-letters' }],
+  [
+    { noWorkerSinceMs: NOW - HOUR, waiting: 1 },
+    { consumer: 'billing', see: 'waiting' },
+  ],
+  [{ noWorkerSinceMs: NOW - HOUR }, { consumer: 'billing' }],
+])('the finding of a consumer with %j says what it names', (over, named) => {
+  const [finding] = found({ consumers: [{ ...CONSUMER, ...over }] })
+  const { consumer, see } = finding ?? {}
+  expect({ consumer, ...(see && { see }) }).toEqual(named)
+})
+
 test('a queue that redelivers longer than the window is an error, for its consumer alone', () => {
   const days = (count: number): number => count * 24 * HOUR
   const long = { severity: 'error', finding: expect.stringContaining('30 d') }

@@ -60,6 +60,7 @@ export interface Status {
 export async function readStatus(
   query: Query,
   database: Pick<Database, 'quoted'>,
+  rates?: RecentMinutes,
 ): Promise<Status> {
   const { quoted } = database
   const [common] = await query<
@@ -69,7 +70,7 @@ export async function readStatus(
      from (select 1) as one left join ${settingsOf(quoted)} on true`)
   const { nowMs = Date.now(), version = 0, sweptAtMs = null, mayLease = false } = common ?? {}
   const dead = await counts(query, database)
-  const { minutes, isWhole } = await recentMinutes(query, database)
+  const { minutes, isWhole } = rates ?? (await recentMinutes(query, database))
   const workersOf = await readWorkers(query, database)
   const consumers = await query<ConsumerRow>(consumersSql(quoted))
   return {
@@ -107,11 +108,46 @@ async function countLeases(query: Query, quoted: string): Promise<number> {
   return row?.count ?? 0
 }
 
+/** Every consumer that has registered, also one without trouble. */
+export async function consumerNames(
+  query: Query,
+  { quoted }: Pick<Database, 'quoted'>,
+): Promise<readonly string[]> {
+  const rows = await query<{ readonly name: string }>(
+    `select name from ${quoted}.consumers order by name`,
+  )
+  return rows.map(({ name }) => name)
+}
+
 /** One age that every consumer's rows are grouped by: whole minutes before now. */
 export interface Minute {
   readonly consumerId: number
   readonly age: number
   readonly count: number
+}
+
+export interface RecentMinutes {
+  readonly minutes: readonly Minute[]
+  /** As {@link Status.ratesAreWhole}. */
+  readonly isWhole: boolean
+}
+
+/**
+ * Failures of the last hour, each event at its last one. An event that has succeeded since has no row any more, so these
+ * are the failures that still matter. Both tables are small.
+ */
+export function failedMinutes(
+  query: Query,
+  { quoted }: Pick<Database, 'quoted'>,
+): Promise<readonly Minute[]> {
+  const of = (table: string): string =>
+    `select consumer_id, last_failed_at from ${quoted}.${table} where last_failed_at > now() - interval '1 hour'`
+  return query<Minute>(
+    `select consumer_id as "consumerId", greatest(0, floor(extract(epoch from now() - last_failed_at) / 60))::integer as age,
+       count(*) as count
+     from (${of('failed_events')} and (error is not null or reason is not null) union all ${of('refused_messages')}) as failures
+     group by 1, 2`,
+  )
 }
 
 /**
@@ -124,7 +160,7 @@ export async function recentMinutes(
   query: Query,
   { quoted }: Pick<Database, 'quoted'>,
   mostPages: number = PAGES,
-): Promise<{ readonly minutes: readonly Minute[]; readonly isWhole: boolean }> {
+): Promise<RecentMinutes> {
   const [size] = await query<{ readonly pages: number; readonly cursor: number }>(
     `select pg_relation_size('${quoted.replaceAll("'", "''")}.processed_events') / current_setting('block_size')::bigint as pages,
        sweep_cursor as cursor from ${quoted}.settings`,

@@ -95,22 +95,26 @@ function consumerFindings(
       ...{ severity: 'error', about },
       finding: `The queue of ${name} can deliver a message again for ${duration(horizonMs)}, but its events are forgotten after ${duration(dedupWindowMs)}: a late copy would run twice.`,
       remedy: `Raise \`dedupWindowMs\` of the guard to ${horizonMs} or more, or lower the retention of the queue.`,
+      consumer: name,
     }),
     ...silence,
     ...when(silence.length === 0 && overdueMs > OVERDUE_MS, {
       ...{ severity: 'warning', about },
       finding: `Parked events of ${name} have been due for ${duration(overdueMs)}.`,
       remedy: `Check that guards of ${name} run with an inbox and are not paused: \`health()\` says why.`,
+      ...{ consumer: name, see: 'waiting' },
     }),
     ...when(unpublishedLate > 0, {
       ...{ severity: 'warning', about },
       finding: `${counted(unpublishedLate, 'dead letter')} of ${name} could not be published for 15 minutes.`,
       remedy: `Check the dead-letter queue or topic of ${name}. They are stored, and published when it is back.`,
+      ...{ consumer: name, see: 'dead-letters' },
     }),
     ...when(dead > 0, {
       ...{ severity: 'warning', about },
       finding: `${counted(dead, 'dead letter')} of ${name} wait for an operator, the oldest for ${duration(nowMs - oldestMs)}.`,
       remedy: `Run \`npx onceward dead-letters list --consumer ${name}\`, then replay or discard them.`,
+      ...{ consumer: name, see: 'dead-letters' },
     }),
   ]
 }
@@ -118,28 +122,40 @@ function consumerFindings(
 /** A restart takes less time than this. */
 const RESTART_MS = 120_000
 
+const waitsOf = ({ inHand, parked, waiting }: ConsumerStatus): number => waiting + parked + inHand
+
 /**
- * No worker: by the heartbeats, or by the registration where none are sent. A consumer that was taken away is silent for
- * good, and is reported until its events are forgotten or as long as some of them wait.
+ * Since when the consumer has had no worker, if that is to be reported: by the heartbeats, or by the registration where
+ * none are sent. A consumer that was taken away is silent for good, and is reported until its events are forgotten or as
+ * long as some of them wait.
  */
+export function silentSinceMs(consumer: ConsumerStatus, nowMs: number): number | undefined {
+  const { dedupWindowMs, noWorkerSinceMs, seenAtMs } = consumer
+  const waits = waitsOf(consumer)
+  if (noWorkerSinceMs === null) {
+    return nowMs - seenAtMs > SILENT_MS && waits > 0 ? seenAtMs : undefined
+  }
+  const silentMs = nowMs - noWorkerSinceMs
+  const isReported = silentMs > RESTART_MS && (waits > 0 || silentMs < dedupWindowMs)
+  return isReported ? noWorkerSinceMs : undefined
+}
+
 function silenceOf(consumer: ConsumerStatus, nowMs: number): readonly Finding[] {
-  const { dedupWindowMs, name, noWorkerSinceMs, seenAtMs } = consumer
-  const waits = consumer.waiting + consumer.parked + consumer.inHand
+  const { name } = consumer
+  const sinceMs = silentSinceMs(consumer, nowMs)
+  if (sinceMs === undefined) return []
+  const waits = waitsOf(consumer)
   const waiting =
     waits === 0 ? '' : ` ${counted(waits, 'event')} ${waits === 1 ? 'waits' : 'wait'}.`
-  const finding = (sinceMs: number): Finding => ({
-    ...{ severity: 'warning', about: 'consumers' },
-    finding: `No worker of ${name} since ${instant(sinceMs)} (${duration(nowMs - sinceMs)}).${waiting}`,
-    remedy:
-      waits === 0
-        ? `Start the consumer ${name}. If it was taken away, nothing is to be done.`
-        : `Start the consumer ${name}, or discard what it left.`,
-  })
-  if (noWorkerSinceMs === null)
-    return when(nowMs - seenAtMs > SILENT_MS && waits > 0, finding(seenAtMs))
-  const silentMs = nowMs - noWorkerSinceMs
-  return when(
-    silentMs > RESTART_MS && (waits > 0 || silentMs < dedupWindowMs),
-    finding(noWorkerSinceMs),
-  )
+  return [
+    {
+      ...{ severity: 'warning', about: 'consumers' },
+      finding: `No worker of ${name} since ${instant(sinceMs)} (${duration(nowMs - sinceMs)}).${waiting}`,
+      remedy:
+        waits === 0
+          ? `Start the consumer ${name}. If it was taken away, nothing is to be done.`
+          : `Start the consumer ${name}, or discard what it left.`,
+      ...{ consumer: name, ...(waits > 0 && { see: 'waiting' }) },
+    },
+  ]
 }

@@ -28,7 +28,7 @@ export interface Troubled {
 export async function readTroubled(
   query: Query,
   { quoted }: Pick<Database, 'quoted'>,
-  most: number,
+  { consumer, most }: { readonly consumer?: string | undefined; readonly most: number },
 ): Promise<Troubled> {
   const [now] = await query<{ readonly nowMs: number }>(`select ${ms('now()')} as "nowMs"`)
   const read = async (where: string, order: string): Promise<readonly TroubledEvent[]> => {
@@ -39,8 +39,8 @@ export async function readTroubled(
        from ${quoted}.failed_events f
        join ${quoted}.processed_events p on p.event_id = f.event_id
        join ${quoted}.consumers c on c.id = f.consumer_id
-       where ${where} order by ${order}, f.event_id limit $1::bigint`,
-      [most],
+       where ${where} and ($2::text is null or c.name = $2) order by ${order}, f.event_id limit $1::bigint`,
+      [most, consumer ?? null],
     )
     return events.map((event) => ({
       ...event,

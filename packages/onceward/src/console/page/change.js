@@ -23,6 +23,7 @@ const WHY = {
 
 /** Asks with the counts of what would be changed, changes it, and says what was done. False if it was cancelled. */
 export async function confirmChange({ verb, targets, session }) {
+  if (verb === 'requeue' && session.brokers.length === 0) return explainRequeue()
   const given = await askFor({ verb, targets, session })
   if (given === undefined) return false
   const result = { done: [], untouched: [] }
@@ -62,9 +63,53 @@ const NOTES = {
   discard: () => 'Their messages are deleted. It cannot be undone.',
 }
 
-/** What this console may do with dead letters. */
-export const verbsOf = ({ allowsChanges, brokers }) =>
-  allowsChanges ? Object.keys(DO).filter((verb) => verb !== 'requeue' || brokers.length > 0) : []
+/**
+ * Buttons for what may be done with dead letters. What deletes them is red, and apart.
+ *
+ * @param buttonsOf - Titles, names for those who listen if they say more, and actions, by verb.
+ */
+export function actionBar(buttonsOf) {
+  const buttons = (verb) =>
+    buttonsOf(verb).map(([title, label, act]) =>
+      h(
+        'button',
+        {
+          ...{ type: 'button', class: verb, 'aria-label': label },
+          click: () => void act(verb).catch((error) => tell(error.message)),
+        },
+        title,
+      ),
+    )
+  return h(
+    'div',
+    { class: 'actions' },
+    h('div', {}, buttons('replay'), buttons('requeue')),
+    h('div', {}, buttons('discard')),
+  )
+}
+
+const NO_BROKER =
+  'Requeue sends a message back to the queue that it came from, and this console was started without a broker. End it, and start it again with the address:'
+const COMMAND = "npx onceward console --allow-changes --broker 'amqp://host/vhost'"
+
+/** The dialog says how requeue becomes possible. Nothing was changed. */
+async function explainRequeue() {
+  const dialog = document.getElementById('confirm')
+  replace(
+    dialog,
+    h('h2', { id: 'confirm-title' }, 'Requeue needs a broker'),
+    h('p', {}, NO_BROKER),
+    h('pre', { tabindex: 0, role: 'region', 'aria-label': 'Command' }, COMMAND),
+    h('p', {}, 'Kafka: kafka://host:9092. SQS: the URL of the queue. Replay needs no broker.'),
+    h(
+      'div',
+      { class: 'actions' },
+      h('button', { type: 'button', click: () => dialog.close() }, 'Close'),
+    ),
+  )
+  dialog.showModal()
+  return false
+}
 
 export const titleOf = (verb) => DO[verb]
 
@@ -107,7 +152,7 @@ function askFor({ verb, targets, session }) {
       h(
         'div',
         { class: 'actions' },
-        h('button', { type: 'submit' }, `${DO[verb]} ${targets.length}`),
+        h('button', { type: 'submit', class: verb }, `${DO[verb]} ${targets.length}`),
         h('button', { type: 'button', click: () => dialog.close() }, 'Cancel'),
       ),
     )

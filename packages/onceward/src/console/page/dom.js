@@ -17,7 +17,7 @@ function fill(element, attributes, children) {
     if (typeof value === 'function') element.addEventListener(name, value)
     else element.setAttribute(name, value === true ? '' : String(value))
   }
-  element.append(...children.flat().filter((child) => child !== undefined))
+  element.append(...children.flat(Number.POSITIVE_INFINITY).filter((child) => child !== undefined))
   return element
 }
 
@@ -25,45 +25,51 @@ function fill(element, attributes, children) {
 export function replace(element, ...children) {
   const active = document.activeElement
   const key = element.contains(active) ? active?.dataset?.key : undefined
-  element.replaceChildren(...children.flat().filter((child) => child !== undefined))
+  element.replaceChildren(
+    ...children.flat(Number.POSITIVE_INFINITY).filter((child) => child !== undefined),
+  )
   if (key === undefined) return
   for (const each of element.querySelectorAll('[data-key]')) {
     if (each.dataset.key === key) each.focus()
   }
 }
 
-/** A table that may be scrolled sideways, also with the keyboard. */
+/**
+ * A table. On a narrow screen each row is a card of its own, whose cells carry the title of their column. The roles say
+ * what it is also then, because browsers take a table that is laid out otherwise for none.
+ */
 export function table(caption, head, rows) {
+  for (const row of rows) {
+    row.setAttribute('role', 'row')
+    for (const [at, each] of [...row.children].entries()) {
+      if (each.tagName === 'TH') each.setAttribute('role', 'rowheader')
+      else each.setAttribute('role', 'cell')
+      each.dataset.label = head[at]
+    }
+  }
+  const titles = head.map((title, at) => {
+    // Stands over its column as the cells of the column do.
+    const below = rows[0]?.children[at]?.className || undefined
+    return title === ''
+      ? h('td', { role: 'cell' })
+      : h('th', { scope: 'col', role: 'columnheader', class: below }, title)
+  })
   return h(
     'div',
     { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': caption },
     h(
       'table',
-      {},
+      { role: 'table' },
       h('caption', {}, caption),
-      h(
-        'thead',
-        {},
-        h(
-          'tr',
-          {},
-          head.map((title, at) => headCell(title, rows[0]?.children[at])),
-        ),
-      ),
-      h('tbody', {}, rows),
+      h('thead', { role: 'rowgroup' }, h('tr', { role: 'row' }, titles)),
+      h('tbody', { role: 'rowgroup' }, rows),
     ),
   )
 }
 
-/** Stands over its column as the cells of the column do. */
-const headCell = (title, below) =>
-  typeof title === 'string'
-    ? h('th', { scope: 'col', class: below?.className || undefined }, title)
-    : h('td', {}, title)
-
 export const cell = (...children) => h('td', {}, ...children)
-export const number = (value) => h('td', { class: 'number' }, Number(value).toLocaleString('en'))
-export const long = (value) => h('td', { class: 'text' }, value)
+export const number = (value) => h('td', { class: 'number' }, value)
+export const long = (...children) => h('td', { class: 'text' }, ...children)
 
 /** Names and values. */
 export function facts(pairs) {
@@ -78,28 +84,58 @@ export function field(label, input) {
   return h('label', {}, label, input)
 }
 
-const UNITS = [
-  ['d', 86_400_000],
-  ['h', 3_600_000],
-  ['min', 60_000],
-  ['s', 1_000],
-]
-
-export function duration(ms) {
-  const whole = Math.max(0, ms)
-  const at = UNITS.findIndex(([, unit]) => whole >= unit)
-  if (at === -1) return `${Math.round(whole)} ms`
-  const [name, unit] = UNITS[at]
-  const [nextName, next] = UNITS[at + 1] ?? ['', 0]
-  const count = Math.floor(whole / unit)
-  const rest = next === 0 ? 0 : Math.floor((whole - count * unit) / next)
-  return rest === 0 ? `${count} ${name}` : `${count} ${name} ${rest} ${nextName}`
+/** A list to choose from; `options` are values, or values with their titles. The first is everything. */
+export function choice(name, options, chosen) {
+  const items = Array.isArray(options)
+    ? options.map((each) => [each, each])
+    : Object.entries(options)
+  const known = chosen === undefined || items.some(([value]) => value === chosen)
+  return h(
+    'select',
+    { name },
+    h('option', { value: '' }, 'all'),
+    [...items, ...(known ? [] : [[chosen, chosen]])].map(([value, title]) =>
+      h('option', { value, selected: value === chosen }, title),
+    ),
+  )
 }
 
-/** An instant as `3 min ago` or `in 20 s`, with the exact time beside it for those who hover or listen. */
-export function instant(ms, nowMs) {
-  if (ms === null || ms === undefined) return '–'
-  const text = ms <= nowMs ? `${duration(nowMs - ms)} ago` : `in ${duration(ms - nowMs)}`
-  const iso = new Date(ms).toISOString()
-  return h('time', { datetime: iso, title: iso }, text)
+/** A form whose fields become the query of a page. */
+export function filterForm(page, ...children) {
+  const submit = (event) => {
+    event.preventDefault()
+    const given = [...new FormData(event.target)].filter(([, value]) => value !== '')
+    const hash = `#/${page}?${new URLSearchParams(given)}`
+    if (location.hash === hash) dispatchEvent(new HashChangeEvent('hashchange'))
+    else location.hash = hash
+  }
+  return h('form', { class: 'filter', role: 'search', submit }, ...children)
+}
+
+const FRAME = /^\s+at /
+
+/** An error with its message, the place in the user's code, and the whole stack folded. */
+export function errorBlock(text, id) {
+  const lines = (text ?? 'No error was recorded.').split('\n')
+  const from = lines.findIndex((line) => FRAME.test(line))
+  const message = lines.slice(0, from === -1 ? lines.length : from).join('\n')
+  const stack = from === -1 ? [] : lines.slice(from)
+  const own = stack.find(
+    (line) => FRAME.test(line) && !/node_modules|\bnode:|<anonymous>/.test(line),
+  )
+  const frames = stack.filter((line) => FRAME.test(line)).length
+  return h(
+    'div',
+    { class: 'error-block', id },
+    h('pre', { tabindex: 0, role: 'region', 'aria-label': 'Error' }, message),
+    own === undefined ? undefined : h('p', { class: 'quiet frame' }, own.trim()),
+    frames === 0
+      ? undefined
+      : h(
+          'details',
+          {},
+          h('summary', {}, `Stack: ${frames} ${frames === 1 ? 'frame' : 'frames'}`),
+          h('pre', { tabindex: 0, role: 'region', 'aria-label': 'Stack' }, stack.join('\n')),
+        ),
+  )
 }

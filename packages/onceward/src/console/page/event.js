@@ -1,25 +1,17 @@
 import { ask } from './ask.js'
-import { facts, field, h, instant } from './dom.js'
+import { errorBlock, facts, field, filterForm, h } from './dom.js'
+import { instant } from './units.js'
 
 export async function show(view, query) {
   view.append(h('h2', {}, 'Story of an event'), form(query))
   if (query.id === undefined && query.key === undefined) return
-  view.append(story(await ask('event', query)))
+  view.append(h('section', { class: 'card' }, story(await ask('event', query))))
 }
 
 function form(query) {
   const text = (name) => h('input', { name, value: query[name] ?? '', autocomplete: 'off' })
-  return h(
-    'form',
-    {
-      class: 'filter',
-      role: 'search',
-      submit: (event) => {
-        event.preventDefault()
-        const given = [...new FormData(event.target)].filter(([, value]) => value !== '')
-        location.hash = `#/event?${new URLSearchParams(given)}`
-      },
-    },
+  return filterForm(
+    'event',
     field('Key', text('key')),
     field('Consumer', text('consumer')),
     field('Tenant', text('tenant')),
@@ -35,38 +27,48 @@ const TOLD = {
   'dead-letter': ({ reason }) => `settled as dead-lettered (${reason})`,
 }
 
-function story({ chapters, facts: known, next, state }) {
+/** @param isShort - Beside its dead letter, which shows the rest. */
+export function story({ chapters, facts: known, next, state }, { isShort = false } = {}) {
   const { consumer, id, key, nowMs, redis, tenant } = known
   const until = next.untilMs === undefined ? [] : [', not before ', instant(next.untilMs, nowMs)]
-  return h(
-    'section',
-    {},
-    facts([
-      ['Event', id],
-      ['Key', key === '' ? '–' : key],
-      ...(tenant === undefined ? [] : [['Tenant', tenant]]),
-      ['Consumer', consumer],
-      ['State', state],
-      ...(redis === undefined
-        ? []
-        : [['Redis', `${redis.kind}${redis.isMarked ? ', remembered as done' : ''}`]]),
-      ['Next delivery', h('span', {}, TOLD[next.kind](next), ...until, `. ${next.why}`)],
-    ]),
+  const about = [
+    ['Event', id],
+    ['Key', key === '' ? '–' : key],
+    ...(tenant === undefined ? [] : [['Tenant', tenant]]),
+    ['Consumer', consumer],
+    ['State', state],
+    ...(redis === undefined
+      ? []
+      : [['Redis', `${redis.kind}${redis.isMarked ? ', remembered as done' : ''}`]]),
+  ]
+  const entries = chapters.map((each) => chapter(each, { nowMs, isShort }))
+  return [
+    isShort ? undefined : facts(about),
     h('h3', {}, 'What happened'),
-    chapters.length === 0
-      ? h('p', {}, 'Nothing is recorded.')
-      : h(
-          'ol',
-          {},
-          chapters.map((each) => chapter(each, nowMs)),
-        ),
-  )
+    chapters.length === 0 && h('p', {}, 'Nothing is recorded.'),
+    h(
+      'ol',
+      { class: 'story' },
+      entries,
+      h(
+        'li',
+        { class: 'next' },
+        h('strong', {}, 'Next delivery: '),
+        TOLD[next.kind](next),
+        ...until,
+        `. ${next.why}`,
+      ),
+    ),
+  ].filter(Boolean)
 }
 
-function chapter({ atMs, detail, what }, nowMs) {
+function chapter({ atMs, detail, what }, { isShort, nowMs }) {
+  const [first] = (detail ?? '').split('\n', 1)
   const more =
     detail === undefined
       ? undefined
-      : h('pre', { tabindex: 0, role: 'region', 'aria-label': 'Detail' }, detail)
+      : isShort
+        ? h('p', { class: 'quiet' }, first)
+        : errorBlock(detail)
   return h('li', {}, instant(atMs, nowMs), ` ${what}`, more)
 }

@@ -1,24 +1,35 @@
 import { ask } from './ask.js'
 import { h } from './dom.js'
 
+/** The page that shows what a finding names. */
+function linkOf({ about, consumer, see }) {
+  const query = consumer === undefined ? '' : `?${new URLSearchParams({ consumer })}`
+  if (see === 'dead-letters') return [`#/letters${query}`, 'Show the dead letters']
+  if (see === 'waiting') return [`#/waiting${query}`, 'Show what waits']
+  if (about === 'consumers') return ['#/', 'Show the consumer']
+  if (about === 'tables') return ['#/tables', 'Show the tables']
+  return undefined
+}
+
 export async function show(view) {
   const { findings } = await ask('findings')
-  const items = findings.map(({ about, finding, remedy, severity }) =>
-    h(
+  const items = findings.map((each) => {
+    const { about, finding, remedy, severity } = each
+    const [href, title] = linkOf(each) ?? []
+    return h(
       'li',
-      {},
-      h(
-        'p',
-        { class: severity },
-        h('span', { class: 'severity' }, `${severity}: `),
-        `${about}: ${finding}`,
-        h('br'),
-        `→ ${remedy}`,
-      ),
-    ),
-  )
+      { class: `card finding ${severity}` },
+      h('p', {}, h('span', { class: `badge ${severity}` }, severity), ` ${about}: ${finding}`),
+      h('p', {}, '→ ', ...withCode(remedy)),
+      href === undefined ? undefined : h('p', {}, h('a', { href }, title)),
+    )
+  })
   view.append(
     h('h2', {}, 'Findings of the doctor'),
-    items.length === 0 ? h('p', {}, 'Nothing was found.') : h('ul', {}, items),
+    items.length === 0 ? h('p', {}, 'Nothing was found.') : h('ul', { class: 'cards' }, items),
   )
 }
+
+/** What stands between backticks is a command or a name. */
+const withCode = (text) =>
+  text.split('`').map((part, at) => (at % 2 === 1 ? h('code', {}, part) : part))

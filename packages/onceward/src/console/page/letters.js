@@ -1,6 +1,7 @@
 import { ask } from './ask.js'
-import { confirmChange, titleOf, verbsOf } from './change.js'
-import { cell, field, h, instant, long, number, replace, table } from './dom.js'
+import { actionBar, confirmChange, titleOf } from './change.js'
+import { cell, choice, field, filterForm, h, long, number, replace, table } from './dom.js'
+import { count, instant } from './units.js'
 
 const REASONS = [
   ...['fatal', 'attempts-spent', 'no-verdict', 'invalid-payload', 'fingerprint-mismatch'],
@@ -11,80 +12,112 @@ const KINDS = { event: 'buried events', refused: 'refused messages' }
 
 export async function show(view, query, session) {
   const content = h('div')
-  const load = async () => replace(content, await listOf(query, session, load))
+  let consumers = []
+  const load = async () => {
+    const found = await ask('letters', query)
+    consumers = found.consumers
+    replace(content, listOf(found, { query, session, reload: load }))
+  }
   await load()
-  view.append(h('h2', {}, 'Dead letters'), filterForm(query), content)
+  view.append(h('h2', {}, 'Dead letters'), form(query, consumers), content)
 }
 
-function filterForm(query) {
-  const text = (name) => h('input', { name, value: query[name] ?? '', autocomplete: 'off' })
-  const reason = h(
-    'select',
-    { name: 'reason' },
-    h('option', { value: '' }, 'any'),
-    REASONS.map((each) => h('option', { value: each, selected: each === query.reason }, each)),
-  )
-  const kind = h(
-    'select',
-    { name: 'kind' },
-    h('option', { value: '' }, 'any'),
-    Object.entries(KINDS).map(([each, title]) =>
-      h('option', { value: each, selected: each === query.kind }, title),
+const form = (query, consumers) =>
+  filterForm(
+    'letters',
+    field('Consumer', choice('consumer', consumers, query.consumer)),
+    field('Reason', choice('reason', REASONS, query.reason)),
+    field('Kind', choice('kind', KINDS, query.kind)),
+    field(
+      'Key or error contains',
+      h('input', { name: 'search', value: query.search ?? '', autocomplete: 'off' }),
     ),
-  )
-  return h(
-    'form',
-    {
-      class: 'filter',
-      role: 'search',
-      submit: (event) => {
-        event.preventDefault()
-        const given = [...new FormData(event.target)].filter(([, value]) => value !== '')
-        const hash = `#/letters?${new URLSearchParams(given)}`
-        if (location.hash === hash) dispatchEvent(new HashChangeEvent('hashchange'))
-        else location.hash = hash
-      },
-    },
-    field('Consumer', text('consumer')),
-    field('Reason', reason),
-    field('Kind', kind),
-    field('Key or error contains', text('search')),
     h('button', {}, 'Search'),
   )
-}
 
-async function listOf(query, session, reload) {
-  const { counts, letters } = await ask('letters', query)
-  const all = counts.reduce((sum, { count }) => sum + count, 0)
-  if (all === 0) return [h('p', {}, 'There are no dead letters that match.')]
+function listOf({ counts, errors, letters }, { query, reload, session }) {
+  const all = counts.reduce((sum, each) => sum + each.count, 0)
+  if (all === 0) return [chosen(query, errors), h('p', {}, 'There are no dead letters that match.')]
   const boxes = letters.map((letter) => box(letter))
-  const summary = counts.map(({ consumer, count, reason }) => `${consumer} ${reason}: ${count}`)
-  const shown = letters.length < all ? `The oldest ${letters.length} of ${all}. ` : ''
+  const summary = counts.map((each) => `${each.consumer} ${each.reason}: ${each.count}`)
+  const shown = letters.length < all ? `The oldest ${letters.length} of ${count(all)}. ` : ''
   return [
-    h('p', {}, `${shown}${summary.join(', ')}`),
+    chosen(query, errors),
+    query.error === undefined ? groups(errors, { query, reload, session }) : undefined,
+    h('h3', {}, 'One by one'),
+    h('p', { class: 'quiet' }, `${shown}${summary.join(', ')}`),
     session.allowsChanges ? actions({ all, boxes, letters, query, session, reload }) : undefined,
     table(
       'Dead letters, oldest first',
-      head(boxes, session),
+      [...(session.allowsChanges ? [''] : []), ...HEAD],
       letters.map((each, at) => row(each, boxes[at], session)),
     ),
   ]
 }
 
+const HEAD = ['Key', 'Consumer', 'Reason', 'Attempts', 'Last failed', 'Error']
+
+const hashOf = (query) => `#/letters?${new URLSearchParams(query)}`
+
+/** The group that is shown alone, and the way back to all. */
+function chosen({ error, ...rest }, errors) {
+  if (error === undefined) return undefined
+  return h(
+    'p',
+    { class: 'chosen' },
+    h('strong', {}, errors[0]?.error ?? 'These are gone.'),
+    ' ',
+    h('a', { href: hashOf(rest) }, 'All errors'),
+  )
+}
+
+function groups(errors, context) {
+  return h(
+    'section',
+    { 'aria-label': 'By error' },
+    h('h3', {}, 'By error'),
+    h(
+      'ul',
+      { class: 'cards' },
+      errors.map((each) => group(each, context)),
+    ),
+  )
+}
+
+function group(each, { query, reload, session }) {
+  const { consumer, count: many, error, id, newestMs, oldestMs, reason } = each
+  const own = { ...query, consumer, reason, error: id }
+  const now = Date.now()
+  const act = async (verb) => {
+    const targets = await ask('selected', own)
+    if (targets.length > 0 && (await confirmChange({ verb, targets, session }))) await reload()
+  }
+  return h(
+    'li',
+    { class: 'card group' },
+    h(
+      'p',
+      { class: 'what' },
+      h('a', { href: hashOf(own), 'data-key': `${consumer} ${reason} ${id}` }, error),
+      h('span', { class: 'times' }, ` × ${count(many)}`),
+    ),
+    h(
+      'p',
+      { class: 'quiet' },
+      `${consumer}, ${reason}, `,
+      ...(newestMs - oldestMs < 60_000 ? [] : [instant(oldestMs, now), ' to ']),
+      instant(newestMs, now),
+    ),
+    session.allowsChanges
+      ? actionBar((verb) => [
+          [`${titleOf(verb)} ${count(many)}`, `${titleOf(verb)} ${many}: ${error}`, act],
+        ])
+      : undefined,
+  )
+}
+
 const box = ({ id, key }) =>
   h('input', { type: 'checkbox', value: id, 'aria-label': `Select ${key ?? id}` })
-
-function head(boxes, session) {
-  const every = h('input', {
-    type: 'checkbox',
-    'aria-label': 'Select all that are shown',
-    change: ({ target }) => {
-      for (const each of boxes) each.checked = target.checked
-    },
-  })
-  const titles = ['Key', 'Consumer', 'Reason', 'Attempts', 'Last failed', 'Error']
-  return session.allowsChanges ? [every, ...titles] : titles
-}
 
 function row(letter, checkbox, session) {
   const link = h('a', { href: `#/letter?id=${letter.id}` }, letter.key ?? '(no key)')
@@ -107,16 +140,21 @@ function actions({ all, boxes, letters, query, session, reload }) {
     if (targets.length === 0) return
     if (await confirmChange({ verb, targets, session })) await reload()
   }
-  const verbs = verbsOf(session)
-  const button = (title, act) => h('button', { type: 'button', click: act }, title)
-  return h(
-    'div',
-    { class: 'actions' },
-    verbs.map((verb) => button(`${titleOf(verb)} selected`, () => run(verb, selected()))),
-    verbs.map((verb) =>
-      button(`${titleOf(verb)} all ${all} that match`, async () =>
-        run(verb, await ask('selected', query)),
-      ),
-    ),
-  )
+  const every = h('input', {
+    type: 'checkbox',
+    change: ({ target }) => {
+      for (const each of boxes) each.checked = target.checked
+    },
+  })
+  return [
+    h('label', { class: 'check' }, every, 'Select all that are shown'),
+    actionBar((verb) => [
+      [`${titleOf(verb)} selected`, undefined, () => run(verb, selected())],
+      [
+        `${titleOf(verb)} all ${all} that match`,
+        undefined,
+        async () => run(verb, await ask('selected', query)),
+      ],
+    ]),
+  ]
 }

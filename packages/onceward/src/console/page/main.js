@@ -1,14 +1,15 @@
 import { ask, setToken, takeToken } from './ask.js'
 import { tell } from './change.js'
-import { show as consumers } from './consumers.js'
 import { field, h } from './dom.js'
 import { show as event } from './event.js'
 import { show as findings } from './findings.js'
 import { show as letter } from './letter.js'
 import { show as letters } from './letters.js'
+import { show as overview } from './overview.js'
+import { show as tables } from './tables.js'
 import { show as waiting } from './waiting.js'
 
-const PAGES = { '': consumers, waiting, letters, letter, event, findings }
+const PAGES = { '': overview, waiting, letters, letter, event, findings, tables }
 const EVERY_MS = 2_000
 
 const view = document.getElementById('view')
@@ -32,7 +33,7 @@ async function navigate() {
   const mine = turn
   refresh = undefined
   const [path = '', query = ''] = location.hash.replace(/^#\/?/, '').split('?')
-  const show = Object.hasOwn(PAGES, path) ? PAGES[path] : consumers
+  const show = Object.hasOwn(PAGES, path) ? PAGES[path] : overview
   mark(path)
   const page = h('div')
   try {
@@ -79,7 +80,9 @@ function mark(path) {
 async function start() {
   const found = await ask('session')
   const mode = found.allowsChanges ? 'changes allowed' : 'read-only'
-  document.getElementById('place').textContent = `${found.place}, schema ${found.schema}, ${mode}`
+  document
+    .getElementById('place')
+    .replaceChildren(`${found.place}, schema ${found.schema} `, h('span', { class: 'badge' }, mode))
   return found
 }
 
@@ -105,6 +108,7 @@ function askToken() {
 
 async function tick() {
   const mine = turn
+  const startedAt = performance.now()
   try {
     if (refresh !== undefined && !document.hidden && !document.getElementById('confirm').open) {
       await refresh()
@@ -113,7 +117,9 @@ async function tick() {
   } catch (error) {
     if (mine === turn) complain(error)
   }
-  setTimeout(() => void tick(), EVERY_MS)
+  // Large tables are asked less often: a page that is open takes a sixth of a connection at most.
+  const pauseMs = Math.max(EVERY_MS, 5 * (performance.now() - startedAt))
+  setTimeout(() => void tick(), pauseMs)
 }
 
 addEventListener('hashchange', () => {

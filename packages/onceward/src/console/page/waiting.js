@@ -1,21 +1,30 @@
 import { ask } from './ask.js'
-import { cell, h, instant, long, number, replace, table } from './dom.js'
+import { cell, choice, field, filterForm, h, long, number, replace, table } from './dom.js'
+import { instant } from './units.js'
 
-export async function show(view) {
+const NOTE =
+  'The first run of a new event is counted nowhere, so it is not in this list. Each list shows at most 100.'
+
+export async function show(view, query) {
   const content = h('div')
+  let consumers = []
   const refresh = async () => {
-    const { inHand, nowMs, parked, waiting } = await ask('waiting')
+    const { inHand, nowMs, parked, waiting, ...rest } = await ask('waiting', query)
+    consumers = rest.consumers
     replace(
       content,
-      part('In hand', inHand, { nowMs, title: 'Since', at: 'countedAtMs' }),
+      part('Running retries', inHand, { nowMs, title: 'Since', at: 'countedAtMs' }),
       part('Waiting at the broker', waiting, { nowMs, title: 'Next try', at: 'nextTryMs' }),
       part('Parked in PostgreSQL', parked, { nowMs, title: 'Next try', at: 'nextTryMs' }),
     )
   }
   await refresh()
-  const note =
-    'The first run of a new event is counted nowhere, so it is not in this list. Each list shows at most 100.'
-  view.append(h('h2', {}, 'Waiting'), h('p', { class: 'quiet' }, note), content)
+  const form = filterForm(
+    'waiting',
+    field('Consumer', choice('consumer', consumers, query.consumer)),
+    h('button', {}, 'Show'),
+  )
+  view.append(h('h2', {}, 'Waiting'), h('p', { class: 'quiet' }, NOTE), form, content)
   return refresh
 }
 
@@ -26,7 +35,7 @@ function part(title, events, { at, nowMs, title: column }) {
       'tr',
       {},
       cell(event.consumer),
-      cell(h('a', { href: `#/event?id=${event.id}`, 'data-key': event.id }, event.key)),
+      long(h('a', { href: `#/event?id=${event.id}`, 'data-key': event.id }, event.key)),
       number(event.attempt),
       cell(instant(event[at], nowMs)),
       long(event.error ?? '–'),

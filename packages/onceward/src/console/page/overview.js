@@ -1,0 +1,210 @@
+import { ask } from './ask.js'
+import { cell, h, long, number, replace, table } from './dom.js'
+import { plot } from './plot.js'
+import { clock, count, counted, duration, instant } from './units.js'
+
+/** Worst first. `waiting` mends itself. */
+const STATES = {
+  'dependency-down': 'Dependency down',
+  'no-worker': 'No worker',
+  'dead-letters': 'Dead letters',
+  waiting: 'Waiting',
+  healthy: 'Healthy',
+}
+const RANK = Object.keys(STATES)
+const needsSomeone = (state) => state !== 'healthy' && state !== 'waiting'
+const REDIS_EVERY_MS = 15_000
+
+export async function show(view, _query, session) {
+  const content = h('div')
+  let last
+  let redis = { askedAtMs: Number.NEGATIVE_INFINITY }
+  const askRedis = async () => {
+    if (!session.redis || performance.now() - redis.askedAtMs < REDIS_EVERY_MS) return
+    redis = { ...redis, askedAtMs: performance.now() }
+    const { down } = await ask('redis').catch(() => ({}))
+    redis = { ...redis, down }
+  }
+  const refresh = async () => {
+    void askRedis()
+    try {
+      last = await ask('status')
+    } catch (error) {
+      // The last figures stay, under what is wrong now.
+      if (last !== undefined) draw(content, { ...last, down: error.message })
+      throw error
+    }
+    draw(content, { ...last, redisDown: redis.down })
+  }
+  await refresh()
+  view.append(content)
+  return refresh
+}
+
+function draw(content, seen) {
+  const consumers = seen.status.consumers.map((consumer) => tileOf(consumer, seen))
+  const tiles = consumers.toSorted(
+    (one, other) => RANK.indexOf(one.state) - RANK.indexOf(other.state),
+  )
+  replace(
+    content,
+    verdict(tiles, seen),
+    h(
+      'ul',
+      { class: 'tiles' },
+      tiles.map((tile) => tileElement(tile, seen)),
+    ),
+    errorTable(seen),
+    h('p', { class: 'quiet' }, FOOTNOTE, seen.isWhole ? '' : BOUND),
+  )
+}
+
+const FOOTNOTE =
+  'Failed counts each event once, at its last failure, and not if it has succeeded since.'
+const BOUND = ' Commits are a lower bound: the table is too large to be read whole.'
+
+function tileOf(consumer, { down, troubles }) {
+  const found = troubles[consumer.name] ?? []
+  const all = down === undefined ? found : [{ trouble: 'dependency-down' }, ...found]
+  return { consumer, troubles: all, state: all[0]?.trouble ?? 'healthy' }
+}
+
+/** The answer to the first question of whoever opens the page. */
+function verdict(tiles, { redisDown, status }) {
+  const ill = tiles.filter(({ state }) => needsSomeone(state)).length
+  const retrying = tiles.filter(({ state }) => state === 'waiting').length
+  const isFine = ill === 0 && redisDown === undefined
+  const title =
+    status.consumers.length === 0
+      ? 'No consumer has registered yet'
+      : isFine
+        ? 'Nothing is wrong'
+        : ill === 0
+          ? 'Redis is down'
+          : `${ill} of ${tiles.length} consumers ${ill === 1 ? 'needs' : 'need'} you`
+  const more = [
+    redisDown,
+    status.consumers.length === 0
+      ? 'A consumer appears here when its guard has started.'
+      : undefined,
+    retrying > 0
+      ? `${counted(retrying, 'consumer')} ${retrying === 1 ? 'retries' : 'retry'} by ${retrying === 1 ? 'itself' : 'themselves'}.`
+      : undefined,
+  ].filter((each) => each !== undefined)
+  return h(
+    'div',
+    { class: `verdict ${isFine ? 'fine' : 'ill'}` },
+    h('h2', {}, title),
+    more.length === 0 ? undefined : h('p', {}, more.join(' ')),
+  )
+}
+
+const badge = (state) => h('span', { class: `badge ${state}` }, STATES[state])
+
+const PAGES = { 'dead-letters': 'letters', 'dependency-down': 'letters', waiting: 'waiting' }
+
+function tileElement({ consumer, state, troubles }, { failed, minutes, status: { nowMs } }) {
+  const own = (list) =>
+    new Map(
+      list
+        .filter(({ consumerId }) => consumerId === consumer.id)
+        .map(({ age, count: n }) => [age, n]),
+    )
+  const failedOwn = own(failed)
+  const name = `tile-${consumer.id}`
+  return h(
+    'li',
+    {},
+    h(
+      'article',
+      { class: `tile ${state}`, 'aria-labelledby': name },
+      h('header', {}, h('h3', { id: name }, consumer.name), badge(state)),
+      h(
+        'ul',
+        { class: 'troubles' },
+        troubles.length === 0
+          ? h('li', {}, 'No failures wait, and nothing is dead.')
+          : troubles.map((each) => troubleItem(each, { consumer, nowMs })),
+      ),
+      plot({ done: own(minutes), failed: failedOwn, nowMs }),
+      figures([
+        ['per minute', count(consumer.doneMinute)],
+        ['last hour', count(consumer.doneHour)],
+        ['failed', count([...failedOwn.values()].reduce((sum, each) => sum + each, 0))],
+        ['running retries', count(consumer.inHand)],
+        ['waiting', count(consumer.waiting + consumer.parked)],
+        [
+          'oldest waiting',
+          consumer.oldestWaitingMs === null ? '–' : duration(nowMs - consumer.oldestWaitingMs),
+        ],
+      ]),
+      h('p', { class: 'quiet' }, workersOf(consumer, nowMs)),
+    ),
+  )
+}
+
+const SAID = {
+  'dependency-down': ({ count: many, sinceMs }) =>
+    many === undefined
+      ? 'PostgreSQL does not answer: these are the last figures.'
+      : `Its dead-letter queue or topic has not taken ${counted(many, 'dead letter')} since ${clock(sinceMs)}.`,
+  'no-worker': ({ sinceMs }, nowMs) =>
+    `No worker since ${clock(sinceMs)}, for ${duration(nowMs - sinceMs)}.`,
+  'dead-letters': ({ count: many }) => `${counted(many, 'dead letter')}: replay or discard.`,
+  waiting: ({ count: many, nextTryMs }, nowMs) =>
+    `${counted(many, 'event')} ${many === 1 ? 'waits' : 'wait'}${nextTryMs === null ? '' : `, the next try is ${nextTryMs <= nowMs ? 'due' : `in ${duration(nextTryMs - nowMs)}`}`}.`,
+}
+
+function troubleItem(each, { consumer: { name }, nowMs }) {
+  const { trouble } = each
+  const text = SAID[trouble](each, nowMs)
+  const page = PAGES[trouble]
+  if (page === undefined) return h('li', {}, text)
+  const href = `#/${page}?${new URLSearchParams({ consumer: name })}`
+  return h('li', {}, h('a', { href, 'data-key': `${trouble} ${name}` }, text))
+}
+
+const figures = (pairs) =>
+  h(
+    'dl',
+    { class: 'figures' },
+    pairs.map(([name, value]) => h('div', {}, h('dt', {}, name), h('dd', {}, value))),
+  )
+
+/** A Lambda function sends no heartbeats, so nothing is said of its workers. */
+function workersOf({ noWorkerSinceMs, seenAtMs, workers }, nowMs) {
+  if (workers.length > 0) {
+    const names = workers.map(({ name }) => name).join(', ')
+    return h('span', { title: names }, counted(workers.length, 'worker'))
+  }
+  return noWorkerSinceMs === null
+    ? ['Last registered ', instant(seenAtMs, nowMs)]
+    : ['Last worker ', instant(noWorkerSinceMs, nowMs)]
+}
+
+function errorTable({ errors, status: { nowMs } }) {
+  if (errors.length === 0) return undefined
+  const rows = errors.map(({ consumer, count: many, error, id, newestMs, oldestMs, reason }) => {
+    const query = new URLSearchParams({ consumer, reason, error: id })
+    const link = h(
+      'a',
+      { href: `#/letters?${query}`, 'data-key': `${consumer} ${reason} ${id}` },
+      error,
+    )
+    return h(
+      'tr',
+      {},
+      long(link),
+      number(`× ${count(many)}`),
+      cell(consumer),
+      cell(reason),
+      cell(instant(oldestMs, nowMs)),
+      cell(instant(newestMs, nowMs)),
+    )
+  })
+  return table(
+    'Dead letters by error',
+    ['Error', 'Count', 'Consumer', 'Reason', 'Oldest', 'Newest'],
+    rows,
+  )
+}
