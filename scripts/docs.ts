@@ -5,6 +5,7 @@ import { dashboard } from '../ops/dashboard.ts'
 import { toDelivery } from '../packages/core/src/memory/to-delivery.ts'
 import { deadLetterHeaders } from '../packages/core/src/settlement/dead-letter-headers.ts'
 import { configurationTable } from './docs-configurations.ts'
+import { doubledPicture } from './docs-doubled.ts'
 import { errorTable } from './docs-errors.ts'
 import { stateMachineTable } from './docs-machine.ts'
 import { metricTable } from './docs-metrics.ts'
@@ -71,6 +72,7 @@ const dashboardText = (): string => `${JSON.stringify(dashboard(), null, 2)}\n`
 
 /** Files that come from the code as a whole, by path. */
 export const FILES: Readonly<Record<string, () => string>> = {
+  'docs/doubled.svg': () => doubledPicture(read('docs/benchmarks.md')),
   'ops/dashboard.json': dashboardText,
   // An example is copied as it is, so it has files of its own.
   'examples/telemetry-grafana/grafana/dashboards/onceward.json': dashboardText,

@@ -11,7 +11,6 @@ import { runPhase } from './phase.ts'
 import { announcements, killPlan, withPause } from './plan.ts'
 import { Progress } from './progress.ts'
 import { type DemoResult, isExact, table, toJson, verdict } from './report.ts'
-import { screenshot } from './screenshot.ts'
 
 const INTERRUPTED = 130
 
@@ -47,10 +46,9 @@ async function demo(
     `${options.events} orders in ${orders.length} messages (a producer that retries sends some twice), ` +
       `3 worker processes, ${options.kills} × SIGKILL${server.pauseMs === undefined ? '' : ', 1 × SIGSTOP'}`,
   )
-  let consoleUrl = ''
   const openConsole = async (databaseUrl: string): Promise<void> => {
-    consoleUrl = consoles.use(await DemoConsole.start(databaseUrl)).url
-    progress.line(`the console is at ${consoleUrl}`)
+    const { url } = consoles.use(await DemoConsole.start(databaseUrl))
+    progress.line(`the console is at ${url}`)
   }
   const kills = killPlan(options.events, options.kills)
   const scenario = {
@@ -63,16 +61,12 @@ async function demo(
     plan: server.pauseMs === undefined ? kills : withPause(kills),
     progress,
     signal,
-    migrated: options.console || options.screenshot !== undefined ? openConsole : undefined,
+    migrated: options.console ? openConsole : undefined,
   }
   const unguarded = await runPhase(scenario, 'without')
   const guarded = await runPhase(scenario, 'with')
   const result = { options, durationMs: performance.now() - startedAt, unguarded, guarded }
   report(result)
-  if (options.screenshot !== undefined) {
-    await screenshot(consoleUrl, options.screenshot)
-    progress.line(`\nthe picture of the console is in ${options.screenshot}`)
-  }
   if (options.console && !signal.aborted) {
     progress.line('\nthe servers stay up for the console; Ctrl-C ends them')
     await once(signal, 'abort')

@@ -9,17 +9,16 @@ import { integer, parseValues, UsageError } from '../support/command-line.ts'
 
 const PAUSED = brokersWith(({ traits }) => traits.dropsSilentConsumers)
 
-const USAGE = `npm run demo -- [--broker ${BROKER_NAMES.join('|')}] [--events 300] [--kills 5] [--redis] [--console] [--screenshot FILE] [--json]
+const USAGE = `npm run demo -- [--broker ${BROKER_NAMES.join('|')}] [--events 300] [--kills 5] [--redis] [--console] [--json]
 npm run demo -- --http [--events 300] [--kills 5] [--json]
 
-  --broker NAME   ${BROKER_NAMES.join(', ')}; on ${PAUSED.join(' and ')} one worker is also stopped by SIGSTOP, for longer than its session
-  --events N      orders to charge, 1 to 100000
-  --kills N       workers to kill by SIGKILL, without the guard and with it; at most one per 5 orders
-  --redis         with leases in Redis in front of Postgres; Redis is flushed, killed and restarted on the way
-  --http          no broker: phones pay on a bad network, with an Idempotency-Key, at a server that is killed
-  --console       with a web page (onceward console) on the run; afterwards the servers stay up until Ctrl-C
-  --screenshot F  writes a picture of that page after the run, as an SVG; needs Chromium
-  --json          the result as one line of JSON on stdout; progress goes to stderr`
+  --broker NAME  ${BROKER_NAMES.join(', ')}; on ${PAUSED.join(' and ')} one worker is also stopped by SIGSTOP, for longer than its session
+  --events N     orders to charge, 1 to 100000
+  --kills N      workers to kill by SIGKILL, without the guard and with it; at most one per 5 orders
+  --redis        with leases in Redis in front of Postgres; Redis is flushed, killed and restarted on the way
+  --http         no broker: phones pay on a bad network, with an Idempotency-Key, at a server that is killed
+  --console      with a web page (onceward console) on the run; afterwards the servers stay up until Ctrl-C
+  --json         the result as one line of JSON on stdout; progress goes to stderr`
 
 export interface DemoOptions {
   readonly broker: BrokerName
@@ -28,7 +27,6 @@ export interface DemoOptions {
   readonly redis: boolean
   readonly http: boolean
   readonly console: boolean
-  readonly screenshot: string | undefined
   readonly json: boolean
 }
 
@@ -39,7 +37,6 @@ const OPTIONS = {
   redis: { type: 'boolean', default: false },
   http: { type: 'boolean', default: false },
   console: { type: 'boolean', default: false },
-  screenshot: { type: 'string' },
   json: { type: 'boolean', default: false },
 } as const
 
@@ -50,8 +47,7 @@ export function parseOptions(args: readonly string[]): DemoOptions {
   if (!isBrokerName(broker)) throw new UsageError(`unknown broker: ${broker}\n\n${USAGE}`)
   const events = integer('--events', values.events, [1, 100_000])
   const kills = integer('--kills', values.kills, [0, Math.ceil(events / 5)])
-  const { console, http, json, redis, screenshot } = values
-  if (http && (console || screenshot !== undefined))
-    throw new UsageError(`--console and --screenshot are for brokers, not for --http\n\n${USAGE}`)
-  return { broker, events, kills, console, screenshot, http, json, redis }
+  const { console, http, json, redis } = values
+  if (http && console) throw new UsageError(`--console is for brokers, not for --http\n\n${USAGE}`)
+  return { broker, events, kills, console, http, json, redis }
 }

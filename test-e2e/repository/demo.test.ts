@@ -1,12 +1,9 @@
 import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtemp, readFile, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
-import { redis, skipped, until } from '@onceward/testing'
+import { redis, until } from '@onceward/testing'
 import { expect, test } from 'vitest'
-import { browser } from '../../packages/onceward/src/fixtures/browser.ts'
 import {
   BROKER_NAMES,
   BROKERS,
@@ -204,41 +201,3 @@ test('with --console the page is there during the run and after it, until the de
   expect((await done).code).toBe(0)
   await expect(fetch(url)).rejects.toThrow()
 })
-
-/** How a page shows a picture. */
-async function shown(svg: string): Promise<Readonly<Record<'light' | 'dark', Buffer>>> {
-  await using chrome = await browser()
-  const look = async (colorScheme: 'light' | 'dark'): Promise<Buffer> => {
-    const page = await chrome.newPage({ colorScheme })
-    const image = `<img src="data:image/svg+xml;base64,${Buffer.from(svg).toString('base64')}">`
-    await page.setContent(`<meta name="color-scheme" content="light dark">${image}`)
-    const width = 'document.images[0].decode().then(() => document.images[0].naturalWidth)'
-    expect(await page.evaluate(width)).toBe(1_100)
-    return page.screenshot()
-  }
-  return { light: await look('light'), dark: await look('dark') }
-}
-
-const style = (svg: string): string => /<style>[\s\S]*<\/style>/.exec(svg)?.[0] ?? ''
-const columns = (svg: string): readonly (string | undefined)[] =>
-  [...svg.matchAll(/<th scope="col"[^>]*>([^<]*)</g)].map(([, title]) => title)
-
-test.skipIf(skipped('chromium'))(
-  'with --screenshot the demo makes the picture of docs/cli.md, which is dark for dark readers',
-  { tags: 'nightly' },
-  async () => {
-    const directory = await mkdtemp(join(tmpdir(), 'onceward-demo-'))
-    await using _removed = { [Symbol.asyncDispose]: () => rm(directory, { recursive: true }) }
-    const file = join(directory, 'console.svg')
-    const { code, stdout } = await start('--events', '5', '--kills', '0', '--screenshot', file).done
-    expect(code, stdout).toBe(0)
-    const made = await readFile(file, 'utf8')
-    expect(made).toMatch(/aria-label="Committed in the last hour: 5,/)
-    const { dark, light } = await shown(made)
-    expect(dark.equals(light)).toBe(false)
-    const committed = await readFile(join(import.meta.dirname, '../../docs/console.svg'), 'utf8')
-    // Red when the page has changed: `npm run demo -- --screenshot docs/console.svg`.
-    expect([style(committed), columns(committed)]).toEqual([style(made), columns(made)])
-    expect(columns(made)).toContain('Last hour')
-  },
-)
