@@ -52,6 +52,7 @@ export {
 } from './identity/resolvers.ts'
 
 // Messages of others: for the options `decode`, `eventKey` and `skip`.
+export { losslessJson } from './identity/lossless-json.ts'
 export { s3TestEvent, unwrapEventBridge, unwrapSns } from './identity/aws-envelopes.ts'
 export type { Decode, Unwrap } from './identity/envelope-traits.ts'
 export { s3Key } from './identity/s3-key.ts'

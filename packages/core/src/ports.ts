@@ -65,6 +65,8 @@ export type {
   VerdictAnswer,
 } from './model/inbox.ts'
 export { deadLetterHeaders, isDeadLetterHeader } from './settlement/dead-letter-headers.ts'
+// The text of a result, which may hold a bigint.
+export { fromJsonText, toJsonText } from './support/json-text.ts'
 export type { Runtime } from './model/runtime.ts'
 export { type Breaker, createBreaker } from './concurrency/breaker.ts'
 export { createAloneLock } from './concurrency/alone-lock.ts'

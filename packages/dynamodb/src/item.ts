@@ -1,6 +1,13 @@
 import type { AttributeValue } from '@aws-sdk/client-dynamodb'
 import { type Json, StoreUnavailableError } from '@onceward/core'
-import type { EventId, EventState, Fingerprint, OwnerToken } from '@onceward/core/ports'
+import {
+  type EventId,
+  type EventState,
+  type Fingerprint,
+  fromJsonText,
+  type OwnerToken,
+  toJsonText,
+} from '@onceward/core/ports'
 import type { ResolvedDynamoOptions } from './options.ts'
 
 /** What DynamoDB has of one event. */
@@ -42,7 +49,7 @@ export function toItem(
 
 function toAttribute(name: string, value: unknown): AttributeValue | undefined {
   if (value === undefined) return undefined
-  if (name === 'result') return { S: JSON.stringify(value) }
+  if (name === 'result') return { S: toJsonText(value) }
   if (typeof value === 'boolean') return { BOOL: value }
   if (typeof value === 'number') return { N: String(value) }
   return { S: String(value) }
@@ -74,7 +81,7 @@ const STATES: Readonly<Record<string, (item: Item) => EventState>> = {
   }),
   done: (item) => ({
     ...{ kind: 'done', fingerprint: fingerprintOf(item) },
-    result: item.result?.S === undefined ? undefined : (JSON.parse(item.result.S) as Json),
+    result: item.result?.S === undefined ? undefined : (fromJsonText(item.result.S) as Json),
   }),
   dead: (item) => ({
     ...{ kind: 'dead', reason: textOf(item.reason) as 'fatal', attempt: numberOf(item.attempt) },

@@ -4,6 +4,7 @@ import {
   type Claim,
   type ClaimResult,
   type EventId,
+  fromJsonText,
   type Held,
   type HeldAnswer,
   type LeaseOperators,
@@ -11,6 +12,7 @@ import {
   type LeaseSession,
   type Runtime,
   systemRuntime,
+  toJsonText,
 } from '@onceward/core/ports'
 import type { Pool } from 'pg'
 import { POOL, type SizedPoolLike } from './client.ts'
@@ -179,7 +181,7 @@ class LeaseTable implements LeaseSession, LeaseOperators {
     const rows = done.map(({ id, ownerToken, result }) => ({
       ...{ id, ownerToken, rememberMs },
       // Undefined without a result.
-      result: JSON.stringify(result),
+      result: toJsonText(result),
     }))
     return this.#owned(isTruth ? statements.completeLeases : statements.dropLeases, rows)
   }
@@ -271,5 +273,5 @@ type Answered =
 function toClaimResult(answer: Answered): ClaimResult {
   if (answer.kind !== 'duplicate') return answer
   const { kind, result } = answer
-  return { kind, result: result === null ? undefined : (JSON.parse(result) as Json) }
+  return { kind, result: result === null ? undefined : (fromJsonText(result) as Json) }
 }

@@ -8,6 +8,7 @@ import type {
   LeaseOperators,
   LeaseRegistration,
 } from '@onceward/core/ports'
+import { fromJsonText, toJsonText } from '@onceward/core/ports'
 import { fingerprintBytes, keyText, marksPattern, type Namespace } from './keys.ts'
 import type { RunScript, ScriptEntry } from './scripts.ts'
 
@@ -96,7 +97,7 @@ const wholeMs = (ms: number): string => String(Math.max(0, Math.ceil(ms)))
 
 /** The empty text means no result. A JSON text is never empty and contains no NUL or lone surrogate unescaped. */
 const jsonOf = (result: Json | undefined): string =>
-  result === undefined ? '' : JSON.stringify(result)
+  result === undefined ? '' : toJsonText(result)
 
 function claimArguments(claim: Claim): readonly (string | Buffer)[] {
   const { fingerprint, leaseMs, maxAttempts = 0, ownerToken } = claim
@@ -125,7 +126,7 @@ function toClaimResult(answer: unknown): ClaimResult {
 /** Like any other entry that cannot be read, a result that is not JSON must not fail the rest of its batch. */
 function withResult(json: string): ClaimResult {
   try {
-    return { kind: 'duplicate', result: JSON.parse(json) as Json }
+    return { kind: 'duplicate', result: fromJsonText(json) as Json }
   } catch {
     return { kind: 'unknown' }
   }

@@ -107,7 +107,7 @@ async function conflictOf(processing: Processing, member: InFlightEvent): Promis
   const { engine } = processing.stores
   try {
     return await (engine === undefined
-      ? unrecordedConflict(processing.options)
+      ? unrecordedConflict(processing.options, member)
       : conflictOutcome(engine, member))
   } catch (error) {
     return storeFailure(processing, error)

@@ -182,10 +182,11 @@ interface Placed {
 function toInFlight(
   { isResultRead, options: { observe } }: ReceiveContext,
   { delivery, index }: Placed,
-  { event, orderingKey: lane, payload }: Extract<Identified, { kind: 'identified' }>,
+  { event, orderingKey: lane, payload, rounded }: Extract<Identified, { kind: 'identified' }>,
 ): InFlightEvent {
   const timings = observe === undefined ? undefined : {}
-  return { index, event, payload, lane, suspect: isSuspect(delivery), isResultRead, timings }
+  const suspect = isSuspect(delivery)
+  return { index, event, payload, lane, suspect, rounded, isResultRead, timings }
 }
 
 /** The lane of a message that could not be read. A custom lane is known only after that. */

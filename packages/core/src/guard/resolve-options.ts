@@ -79,12 +79,16 @@ function skipOf(
   return (delivery) => isOfNoEvent(delivery) || skip(delivery)
 }
 
+/** A map whose names are data has a path for each of them. */
+const MOST_REPORTED = 100
+
 /** A mistake in the user's code shows at every event. One line reports it. */
 function reportsOnce(logger: Logger): ResolvedOptions['reportOnce'] {
   const reported = new Set<string>()
-  return (level, fields, message) => {
-    if (reported.has(message)) return
-    reported.add(message)
+  return (level, fields, message, of = '') => {
+    const id = `${message} ${of}`
+    if (reported.has(id) || reported.size === MOST_REPORTED) return
+    reported.add(id)
     logger[level](fields, message)
   }
 }

@@ -39,7 +39,7 @@ export async function runLeased(processing: Processing, event: Received): Promis
     case 'outcome':
       return end(processing, event, claimed.outcome)
     case 'conflict':
-      return end(processing, event, unrecordedConflict(options))
+      return end(processing, event, unrecordedConflict(options, event.member))
     case 'unavailable': {
       const { handlerMs, outcome } =
         options.onStoreDown === 'unguarded'

@@ -4,6 +4,7 @@ import { copyBody, type Delivery } from '../model/delivery.ts'
 import { describeError, InvalidPayloadError } from '../model/errors.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { traitsOf } from './envelope-traits.ts'
+import { roundedPath } from './rounded-path.ts'
 
 /** A message before it is decoded. */
 export interface Undecoded {
@@ -19,6 +20,8 @@ export interface Decoded {
   readonly compared?: unknown
   /** True if the value as JSON holds everything in the body; false if JavaScript rounded one of its numbers. */
   readonly isExact: boolean
+  /** Where the value holds an integer that JavaScript rounded. */
+  readonly rounded?: string | undefined
 }
 
 /**
@@ -36,9 +39,14 @@ export function decodeByUser(
     // Only the rule `body` compares the decoded value. Looking through it for nothing would cost as much as decoding.
     const isExact =
       fingerprint === 'body' && isLosslessJson('compared' in part ? part.compared : value)
-    return { value, ...part, isExact }
+    const rounded =
+      isExact && !('compared' in part) ? undefined : roundedPath(value, MOST_LOOKED_AT)
+    return { value, ...part, isExact, rounded }
   })
 }
+
+/** A look through every value that a user's function decoded would cost as much as decoding. */
+const MOST_LOOKED_AT = 100
 
 /** Strict, because replacement characters would make two different bodies equal. */
 const utf8 = new TextDecoder('utf-8', { fatal: true })
@@ -51,13 +59,25 @@ const utf8 = new TextDecoder('utf-8', { fatal: true })
 export function decodeJson(body: Uint8Array): Decoded {
   if (body.byteLength === 0) return { value: null, isExact: true }
   const text = decodeUtf8(body)
-  return { value: parseJson(text), isExact: !holdsRounded(text) }
+  const value = parseJson(text, JSON.parse)
+  if (!holdsRounded(text)) return { value, isExact: true }
+  return { value, isExact: false, rounded: roundedPath(value) }
 }
 
-function parseJson(text: string): unknown {
+/**
+ * What `parse` makes of the body.
+ *
+ * @throws {@link InvalidPayloadError} without the text in its message.
+ */
+export function decodeText(body: Uint8Array, parse: (text: string) => unknown): unknown {
+  return parseJson(decodeUtf8(body), parse)
+}
+
+function parseJson(text: string, parse: (text: string) => unknown): unknown {
   try {
-    return JSON.parse(text)
+    return parse(text)
   } catch (error) {
+    if (error instanceof InvalidPayloadError) throw error
     const remedy = 'Set the option `decode` for other formats.'
     throw new InvalidPayloadError(`The body is not JSON${placeIn(error)}. ${remedy}`)
   }
@@ -113,7 +133,7 @@ function isLosslessLeaf(value: unknown): boolean {
   return (
     value === null ||
     types.isDate(value) ||
-    ['string', 'boolean', 'undefined'].includes(typeof value)
+    ['string', 'boolean', 'undefined', 'bigint'].includes(typeof value)
   )
 }
 

@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto'
 import type { EventId } from '../model/brands.ts'
+import { storedKey } from './event-key.ts'
 
 const LENGTH_BYTES = 4
 /** The leading 128 bits of the 64 hex digits. */
@@ -11,13 +12,14 @@ const ID_HEX_DIGITS = 32
  *
  * The SQL function `onceward.event_id(consumer, tenant, key)` hashes the same bytes: three fields one after the other,
  * each a 4-byte big-endian count of its UTF-8 bytes followed by these bytes. A missing tenant is the empty string,
- * which is four zero bytes. The counts keep ('ab', 'c') and ('a', 'bc') apart. The 16 bytes are written unchanged in
+ * which is four zero bytes. The counts keep ('ab', 'c') and ('a', 'bc') apart.
+ * A tenant or key of more than 1,024 bytes is hashed first: see {@link storedKey}. The 16 bytes are written unchanged in
  * groups of 8-4-4-4-12 hex digits, without version or variant bits.
  *
  * @param tenant - `undefined` and `''` are the same: no tenant.
  */
 export function eventIdOf(consumer: string, tenant: string | undefined, key: string): EventId {
-  const fields = [consumer, tenant ?? '', key]
+  const fields = [consumer, storedKey(tenant ?? ''), storedKey(key)]
   let size = 0
   for (const field of fields) size += LENGTH_BYTES + Buffer.byteLength(field)
   const bytes = Buffer.allocUnsafe(size)

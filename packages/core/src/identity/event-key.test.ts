@@ -1,6 +1,8 @@
+import { createHash } from 'node:crypto'
 import { expect, test } from 'vitest'
 import { randomText, seededRandom } from '../fixtures/random.ts'
 import { InvalidPayloadError } from '../model/errors.ts'
+import { eventIdOf } from './event-id.ts'
 import { toEventKey } from './event-key.ts'
 
 test('takes any well-formed text of 1 to 1024 bytes as it is', () => {
@@ -23,6 +25,28 @@ test('takes safe integers as their decimal text', () => {
   ])
 })
 
+test('takes a bigint as its decimal text, as it takes the same safe integer', () => {
+  expect([0n, -7n, 1234567890123456789n].map((value) => toEventKey(value))).toEqual([
+    '0',
+    '-7',
+    '1234567890123456789',
+  ])
+})
+
+// Red before: such a message was dead, as the object keys of S3 are that are not ASCII.
+test('replaces a key of more than 1024 bytes by its marked hash, once', () => {
+  const long = `bucket/${'%E3%81%82'.repeat(300)}/005f`
+  for (const text of ['x'.repeat(1_025), 'é'.repeat(513), long]) {
+    const key = toEventKey(text)
+    expect(key).toBe(`sha256:${createHash('sha256').update(text).digest('hex')}`)
+    expect(toEventKey(key)).toBe(key)
+    // What operators type is the key of the producer.
+    expect(eventIdOf('billing', text, text)).toBe(eventIdOf('billing', String(key), String(key)))
+  }
+  expect(toEventKey(`${long}0`)).not.toBe(toEventKey(long))
+  expect(toEventKey('é'.repeat(512))).toBe('é'.repeat(512))
+})
+
 test('finds none in undefined and null', () => {
   expect(toEventKey(undefined)).toBeUndefined()
   expect(toEventKey(null)).toBeUndefined()
@@ -30,8 +54,6 @@ test('finds none in undefined and null', () => {
 
 test.each([
   ['an empty text', ''],
-  ['1025 bytes', 'x'.repeat(1_025)],
-  ['1026 bytes in 513 characters', 'é'.repeat(513)],
   ['a lone high surrogate', 'order-\ud83c'],
   ['a lone low surrogate', '\udf4forder'],
   ['an integer that JSON.parse rounded', JSON.parse('9007199254740993')],
@@ -39,7 +61,6 @@ test.each([
   ['NaN', Number.NaN],
   ['a boolean', true],
   ['an object', { id: 1 }],
-  ['a bigint', 1n],
 ])('refuses %s', (_name, value) => {
   expect(() => toEventKey(value)).toThrow(InvalidPayloadError)
 })

@@ -1,11 +1,23 @@
+import { hash } from 'node:crypto'
 import type { EventKey } from '../model/brands.ts'
 import { InvalidPayloadError, MissingKeyError } from '../model/errors.ts'
 
-/** Longest key or tenant. Every identifier in use fits, and an index row stays far below a page. */
+/** Longest key or tenant that is stored as it is: an index row stays far below a page. */
 const MOST_BYTES = 1_024
 
 /**
- * Turns a resolver's value into a key: a well-formed string or a safe integer, 1–1024 bytes in UTF-8.
+ * A key as stores and operators see it: one of more than 1,024 bytes is `sha256:` and the SHA-256 of its UTF-8 in hex. The
+ * SQL function `onceward.event_id` does the same.
+ */
+export function storedKey(key: string): string {
+  // No text has more bytes than three for each of its units.
+  if (key.length * 3 <= MOST_BYTES || Buffer.byteLength(key) <= MOST_BYTES) return key
+  return `sha256:${hash('sha256', key, 'hex')}`
+}
+
+/**
+ * Turns a resolver's value into a key: a well-formed string that is not empty, a safe integer or a bigint. A key of more
+ * than 1,024 bytes is replaced by its hash: see {@link storedKey}.
  *
  * Resolvers are typed, but they read JSON. `JSON.parse` can round two 64-bit ids to the same number, and lone surrogates
  * of two different keys have the same encoding. Both would make one event of two, so such keys are refused.
@@ -17,15 +29,21 @@ export function toEventKey(value: unknown, name = 'event key'): EventKey | undef
   if (value === undefined || value === null) return undefined
   if (typeof value === 'number') {
     if (Number.isSafeInteger(value)) return String(value) as EventKey
-    throw invalid(name, 'is a number that JavaScript cannot hold exactly; send it as a string')
+    throw invalid(
+      name,
+      'is a number that JavaScript cannot hold exactly; set `decode: losslessJson()` or send it as a string',
+    )
   }
+  if (typeof value === 'bigint') return String(value) as EventKey
   if (typeof value !== 'string') {
-    throw invalid(name, `is of type ${typeof value}; it must be a string or a safe integer`)
+    throw invalid(
+      name,
+      `is of type ${typeof value}; it must be a string, a safe integer or a bigint`,
+    )
   }
   if (!value.isWellFormed()) throw invalid(name, 'has a lone surrogate, which is not valid Unicode')
-  const bytes = Buffer.byteLength(value)
-  if (bytes >= 1 && bytes <= MOST_BYTES) return value as EventKey
-  throw invalid(name, `has ${bytes} bytes; it must have 1 to ${MOST_BYTES}`)
+  if (value === '') throw invalid(name, 'is empty')
+  return storedKey(value) as EventKey
 }
 
 const invalid = (name: string, problem: string): InvalidPayloadError =>

@@ -1,4 +1,5 @@
 import { hash } from 'node:crypto'
+import { types } from 'node:util'
 import canonicalize from 'canonicalize'
 import { afterAnswer, type MaybeAsync } from '../concurrency/maybe-async.ts'
 import type { Fingerprint } from '../model/brands.ts'
@@ -65,7 +66,7 @@ function fingerprintBy(
 function answerText(seen: unknown): string {
   let text: string | undefined
   try {
-    text = canonicalize(seen)
+    text = canonicalWithBigints(seen)
   } finally {
     // Most answers hold nothing of the kind, and some nest deeper than this call can look.
     if (text === undefined || text.includes('{}')) JSON.stringify(seen, refuseUnseen)
@@ -74,7 +75,7 @@ function answerText(seen: unknown): string {
 }
 
 /**
- * What a map, a form or a promise holds is not in its JSON, so that all payloads would be equal. A bigint has no JSON. No
+ * What a map, a form or a promise holds is not in its JSON, so that all payloads would be equal. No
  * message can cause these answers, so the function is wrong, and the message is deferred until it is corrected.
  */
 function refuseUnseen(_name: string, value: unknown): unknown {
@@ -84,8 +85,8 @@ function refuseUnseen(_name: string, value: unknown): unknown {
     !Array.isArray(value) &&
     !ArrayBuffer.isView(value) &&
     Object.prototype.toString.call(value) !== '[object Object]'
-  if (isUnseen || typeof value === 'bigint') refuse(value)
-  return value
+  if (isUnseen) refuse(value)
+  return typeof value === 'bigint' ? String(value) : value
 }
 
 function refuse(answer: unknown): never {
@@ -102,10 +103,42 @@ function toFingerprint(rule: FingerprintRule, digestInHex: string): Fingerprint 
 function canonicalText(decoded: Decoded): string | undefined {
   if (!decoded.isExact) return undefined
   try {
-    return canonicalize('compared' in decoded ? decoded.compared : decoded.value)
+    return canonicalWithBigints('compared' in decoded ? decoded.compared : decoded.value)
   } catch {
     return undefined
   }
+}
+
+/**
+ * RFC 8785 text. It has no integers beyond 2^53, so in a value that holds a bigint each text and each bigint gets a letter
+ * in front: no other value has the same text.
+ */
+function canonicalWithBigints(value: unknown): string | undefined {
+  try {
+    return canonicalize(value)
+  } catch (error) {
+    if (!holdsBigint(value)) throw error
+    return `bigint:${canonicalize(lettered(value))}`
+  }
+}
+
+function holdsBigint(root: unknown): boolean {
+  // A set: what contains itself is visited once.
+  const open = new Set<unknown>([root])
+  for (const value of open) {
+    if (typeof value === 'bigint') return true
+    if (typeof value !== 'object' || value === null) continue
+    for (const inner of Object.values(value)) open.add(inner)
+  }
+  return false
+}
+
+function lettered(value: unknown): unknown {
+  if (typeof value === 'bigint') return `n${value}`
+  if (typeof value === 'string') return `s${value}`
+  if (Array.isArray(value)) return value.map(lettered)
+  if (typeof value !== 'object' || value === null || types.isDate(value)) return value
+  return Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, lettered(inner)]))
 }
 
 const digestOf = (bytes: string | Uint8Array): string => hash('sha256', bytes, 'hex')

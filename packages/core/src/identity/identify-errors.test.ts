@@ -48,7 +48,12 @@ describe('the ordering key', () => {
     expect(identified).toMatchObject({ kind: 'identified', orderingKey: undefined })
   })
 
-  test.each([true, 5n, {}])('%o is refused, with its type', async (value) => {
+  test('a bigint is its text', async () => {
+    const orderingKey = () => 5n as unknown as string
+    expect(await run(withKey(), { orderingKey })).toMatchObject({ orderingKey: '5' })
+  })
+
+  test.each([true, {}])('%o is refused, with its type', async (value) => {
     const orderingKey = () => value as unknown as string
     expect(await run(withKey(), { orderingKey })).toMatchObject({
       reason: 'invalid-payload',

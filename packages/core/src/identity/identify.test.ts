@@ -128,7 +128,6 @@ describe('the key', () => {
   test.each([
     ['an integer that JSON.parse rounded', '{"id":9007199254740993}'],
     ['empty', '{"id":""}'],
-    ['over-long', `{"id":"${'x'.repeat(1_025)}"}`],
     ['a lone surrogate', '{"id":"\\ud800"}'],
     ['an object', '{"id":{}}'],
   ])('that is %s is refused as an invalid payload', async (_name, body) => {

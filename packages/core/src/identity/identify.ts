@@ -30,6 +30,8 @@ export type Identified =
       readonly event: IdentifiedEvent
       readonly payload: unknown
       readonly orderingKey?: string | undefined
+      /** Where the body holds an integer that JavaScript rounded. */
+      readonly rounded?: string | undefined
     }
   | { readonly kind: 'skipped' }
   /** The message holds several events: each of them is identified as a delivery of its own. */
@@ -184,6 +186,26 @@ function decode(reading: Reading): MaybeAsync<undefined> {
 function keepDecoded(reading: Reading, decoded: Decoded): undefined {
   reading.decoded = decoded
   reading.payload = decoded.value
+  if (decoded.rounded !== undefined) warnOfRounding(reading, decoded.rounded)
+}
+
+/** Once for each consumer and path: two ids of 64 bits may be one key, and the handler gets a wrong number. */
+function warnOfRounding({ options }: Reading, path: string): void {
+  const message =
+    'the body holds an integer that JavaScript rounds: set `decode: losslessJson()`, which makes it a bigint'
+  options.reportOnce('warn', { consumer: options.consumer, path }, message, path)
+}
+
+function keepKey(reading: Reading, value: unknown): void {
+  reading.key = toEventKey(value)
+  const isQuoted = typeof value === 'string' && value.length > 1 && /^".*"$/s.test(value)
+  if (!isQuoted) return
+  const { consumer, reportOnce } = reading.options
+  reportOnce(
+    'warn',
+    { consumer, option: 'eventKey' },
+    'an event key begins and ends with a quote, so it differs from the same key without them: let the resolver remove the quotes that a JSON converter of headers adds',
+  )
 }
 
 /** A skipped message is gone for good, so only `true` skips it. */
@@ -254,11 +276,11 @@ function findKey(reading: Reading, first = 0): MaybeAsync<undefined> {
     if (value === undefined) continue
     if (value instanceof Promise) {
       return value.then((late) => {
-        reading.key = toEventKey(late)
+        keepKey(reading, late)
         return reading.key === undefined ? findKey(reading, at + 1) : undefined
       })
     }
-    reading.key = toEventKey(value)
+    keepKey(reading, value)
     if (reading.key !== undefined) return undefined
   }
   return undefined
@@ -327,7 +349,8 @@ function toIdentified(reading: Reading, key: EventKey, fingerprint: Fingerprint)
   const { delivery, options, orderingKey, payload, tenant } = reading
   const id = eventIdOf(options.consumer, tenant, key)
   const event: IdentifiedEvent = { id, key, tenant, fingerprint, delivery }
-  return { kind: 'identified', event, payload, orderingKey }
+  const { rounded } = reading.decoded
+  return { kind: 'identified', event, payload, orderingKey, rounded }
 }
 
 /** Resolvers of onceward read what the producer wrote. Those of the user see the body as it came, as the handler does. */
@@ -346,6 +369,6 @@ function shownTo(reading: Reading): DecodedDelivery<unknown> {
 
 function toOrderingKey(value: unknown): string | undefined {
   if (value === undefined || value === null || value === '') return undefined
-  if (typeof value === 'string' || typeof value === 'number') return String(value)
+  if (['string', 'number', 'bigint'].includes(typeof value)) return String(value)
   throw new InvalidPayloadError(`\`orderingKey\` returned a value of type ${typeof value}.`)
 }

@@ -172,7 +172,7 @@ test('with an inbox the row decides about events that the store reports as dead 
 
 test('a conflict without an inbox is settled by the policy', () => {
   const outcomeBy = (onConflict: ResolvedOptions['onConflict']) =>
-    unrecordedConflict({ onConflict } as ResolvedOptions)
+    unrecordedConflict({ onConflict } as ResolvedOptions, {})
   const error = expect.any(ConflictError)
   expect(outcomeBy('ack')).toEqual({ kind: 'conflict', policy: 'ack', error })
   expect(outcomeBy('throw')).toEqual({ kind: 'conflict', policy: 'throw', error })

@@ -1,6 +1,6 @@
 import { clampedMs } from '../concurrency/backoff.ts'
 import type { OwnerToken } from '../model/brands.ts'
-import { ConflictError, StoreUnavailableError } from '../model/errors.ts'
+import { ConflictError, roundedHint, StoreUnavailableError } from '../model/errors.ts'
 import { addTime, type InFlightEvent } from '../model/in-flight-event.ts'
 import type { ClaimResult, LeaseSession } from '../model/lease-store.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
@@ -132,9 +132,12 @@ function unknownOutcome(): Outcome {
 }
 
 /** Without an inbox a refused message is not recorded: only the broker's dead-letter queue has it. */
-export function unrecordedConflict({ onConflict }: ResolvedOptions): Outcome {
+export function unrecordedConflict(
+  { onConflict }: ResolvedOptions,
+  { rounded }: Pick<InFlightEvent, 'rounded'>,
+): Outcome {
   const error = new ConflictError(
-    'The event key was used before with another payload. Check the key resolver and the producer.',
+    `The event key was used before with another payload. Check the key resolver and the producer.${roundedHint(rounded)}`,
   )
   if (onConflict !== 'dead-letter') return { kind: 'conflict', policy: onConflict, error }
   return { kind: 'dead', reason: 'fingerprint-mismatch', attempt: 0, error }

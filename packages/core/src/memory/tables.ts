@@ -3,6 +3,7 @@ import type { EventId, Fingerprint, Json, OwnerToken } from '../model/brands.ts'
 import type { IdentifiedEvent, Known } from '../model/inbox.ts'
 import type { Runtime } from '../model/runtime.ts'
 import type { DeadLetterReason } from '../model/settlement.ts'
+import { fromJsonText } from '../support/json-text.ts'
 
 /** A row of `processed_events`. */
 export interface ProcessedEventRow {
@@ -136,7 +137,7 @@ export class MemoryTables {
     const { fingerprint, result } = row
     if (row.state === 'done') {
       const ageMs = this.nowMs() - row.processedAtMs
-      return { kind: 'done', fingerprint, ageMs, result: result && (JSON.parse(result) as Json) }
+      return { kind: 'done', fingerprint, ageMs, result: result && (fromJsonText(result) as Json) }
     }
     const trouble = this.troubles.get(id)
     return trouble === undefined ? { kind: 'absent' } : this.#knownTrouble(row, trouble)

@@ -5,7 +5,7 @@
 declare const brand: unique symbol
 type Brand<Value, Name extends string> = Value & { readonly [brand]: Name }
 
-/** Identity of the event, as its producer defines it: well formed, 1–1024 bytes in UTF-8. */
+/** Identity of the event, as its producer defines it: well formed, 1–1024 bytes in UTF-8. A longer one is its hash. */
 export type EventKey = Brand<string, 'EventKey'>
 
 /** Leading 128 bits of SHA-256 over consumer, tenant and key, written as a lower-case UUID. The key of all stores. */
@@ -28,6 +28,7 @@ export type EpochMs = Brand<number, 'EpochMs'>
  * accident.
  */
 export type Json =
+  | bigint
   | string
   | number
   | boolean

@@ -81,6 +81,12 @@ export class ConflictError extends OncewardError {
   readonly code = 'ONCEWARD_CONFLICT'
 }
 
+/** Names a cause of a conflict that lies in the body. Undefined: none is known. */
+export const roundedHint = (path: string | undefined): string =>
+  path === undefined
+    ? ''
+    : ` The body holds an integer that JavaScript rounds, at \`${path}\`: two keys may have become one. Set \`decode: losslessJson()\`.`
+
 /** Another owner took the claim over, or may have done so. */
 export class LeaseLostError extends OncewardError {
   static override readonly name: string = 'LeaseLostError'

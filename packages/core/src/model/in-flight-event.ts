@@ -32,6 +32,8 @@ export interface InFlightEvent {
   readonly isUndecided?: boolean | undefined
   /** The caller of `process` reads the handler's result, so a result that cannot be stored is an error. */
   readonly isResultRead?: boolean | undefined
+  /** Where the body holds an integer that JavaScript rounded. */
+  readonly rounded?: string | undefined
   /** Undefined if nothing observes. Copies of this object share it. */
   readonly timings?: Timings | undefined
 }

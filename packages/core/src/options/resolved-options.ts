@@ -54,8 +54,13 @@ export interface ResolvedOptions
   /** Keys are logged in clear. */
   readonly logKeys: boolean
   readonly duplicates: DuplicatesLog
-  /** Logs a message once in the life of the guard. */
-  readonly reportOnce: (level: 'warn' | 'error', fields: object, message: string) => void
+  /** Logs a message once in the life of the guard, or once for each `of`. */
+  readonly reportOnce: (
+    level: 'warn' | 'error',
+    fields: object,
+    message: string,
+    of?: string,
+  ) => void
   /** The user's logger, from which the logger of each run is made. */
   readonly handlerLogger: Logger
   readonly runtime: Runtime

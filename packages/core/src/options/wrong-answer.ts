@@ -4,7 +4,7 @@ import { shown } from '../support/shown.ts'
 const EXPECTED: Readonly<Record<'skip' | 'schema' | 'fingerprint' | 'onTakeover', string>> = {
   skip: 'true or false',
   fingerprint:
-    'a text, a number, or lists and plain objects of them (the JSON of a Map, a FormData or an ArrayBuffer is empty, and a BigInt has none)',
+    'a text, a number, or lists and plain objects of them (the JSON of a Map, a FormData or an ArrayBuffer is empty)',
   schema: '`{ value }` or `{ issues: [...] }`, as Standard Schema defines them',
   onTakeover: "`{ kind: 'done' }`, `{ kind: 'retry' }` or `{ kind: 'dead-letter' }`",
 }

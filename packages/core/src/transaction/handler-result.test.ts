@@ -26,6 +26,7 @@ describe('a return value', () => {
     [{ lines: [1, 'two', false, null, [3]] }, '{"lines":[1,"two",false,null,[3]]}'],
     [{ kept: 1, left: undefined }, '{"kept":1}'],
     [Object.assign(Object.create(null), { cents: 5 }), '{"cents":5}'],
+    [{ id: 1234567890123456781n }, '{"id":1234567890123456781}'],
     [[shared, shared], '[{"cents":5},{"cents":5}]'],
     [longest, JSON.stringify(longest)],
     [nested(1_000), JSON.stringify(nested(1_000))],
@@ -40,7 +41,7 @@ describe('a return value', () => {
 
   test.each<[unknown, string]>([
     [{ rows: [1, () => 1] }, 'has a function at $.rows[1]'],
-    [[1n], 'has a bigint at $[0]'],
+    [[Symbol('a')], 'has a symbol at $[0]'],
     [{ at: new Date(0) }, 'has an object that is not plain at $.at'],
     [[[Number.NaN]], 'has a number that JSON cannot store at $[0][0]'],
     [endless, 'refers to itself at $.list[0]'],

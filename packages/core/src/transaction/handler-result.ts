@@ -2,6 +2,7 @@ import type { Json } from '../model/brands.ts'
 import { describeError, FatalError, RetryableError, unrunError } from '../model/errors.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
+import { toJsonText } from '../support/json-text.ts'
 
 /** Maximum size of a result, bytes of JSON. Larger results belong in a table of your own. */
 export const RESULT_LIMIT_BYTES: number = 64 * 1024
@@ -79,7 +80,7 @@ function afterEffect<Value>(check: () => Value): Value {
 /** @throws {@link RetryableError} */
 function toResultText(value: unknown): string {
   assertJson(value, '$', new Set())
-  const text = JSON.stringify(value)
+  const text = toJsonText(value)
   const bytes = Buffer.byteLength(text)
   if (bytes > RESULT_LIMIT_BYTES) {
     throw new RetryableError(textOf(`is ${bytes} bytes of JSON, more than ${RESULT_LIMIT_BYTES}`))
@@ -88,7 +89,7 @@ function toResultText(value: unknown): string {
 }
 
 function assertJson(value: unknown, path: string, above: Set<object>): void {
-  if (value === null || typeof value === 'boolean' || typeof value === 'string') return
+  if (value === null || ['boolean', 'string', 'bigint'].includes(typeof value)) return
   if (typeof value === 'number') {
     if (!Number.isFinite(value)) throw notStorable(`has a number that JSON cannot store at ${path}`)
     return

@@ -1,6 +1,6 @@
 import { clampedMs } from '../concurrency/backoff.ts'
 import { isOwnerLive, YOUNG_MS } from '../model/attempt-rules.ts'
-import { ConflictError } from '../model/errors.ts'
+import { ConflictError, roundedHint } from '../model/errors.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { Known } from '../model/inbox.ts'
 import { isConflict } from '../model/state-machine.ts'
@@ -85,11 +85,11 @@ export async function conflictOutcome(
   const { onConflict } = engine.options
   if (onConflict !== 'dead-letter') {
     const error = new ConflictError(
-      `${CONFLICT}; with \`onConflict: '${onConflict}'\` the message is kept nowhere.`,
+      `${CONFLICT}; with \`onConflict: '${onConflict}'\` the message is kept nowhere.${roundedHint(member.rounded)}`,
     )
     return { kind: 'conflict', policy: onConflict, error }
   }
-  const error = new ConflictError(KEPT)
+  const error = new ConflictError(KEPT + roundedHint(member.rounded))
   const { delivery, key } = member.event
   const reason = 'fingerprint-mismatch'
   const [ref] = await engine.session.refuse([{ delivery, reason, error, key }])

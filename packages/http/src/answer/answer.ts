@@ -2,6 +2,7 @@ import { types } from 'node:util'
 import type { Json } from '@onceward/core'
 import { quoted } from '@onceward/core/adapter'
 import { type MaybeAsync, RESULT_LIMIT_BYTES } from '@onceward/core/edge'
+import { toJsonText } from '@onceward/core/ports'
 import { AnswerError } from './answer-error.ts'
 import { type GivenHeaders, type HeaderList, listed } from './headers.ts'
 import { type HttpProblem, lowerCased, PROBLEM_TYPE, problemText } from './problem.ts'
@@ -178,10 +179,10 @@ function encoded(body: unknown): Encoded {
   if (isStream(body)) throw new AnswerError(STREAM)
   let text: string | undefined
   try {
-    text = JSON.stringify(body)
+    text = toJsonText(body)
   } catch (cause) {
     throw new AnswerError(
-      'The body of the answer is not JSON: it refers to itself, nests too deep or has a BigInt.',
+      'The body of the answer is not JSON: it refers to itself or nests too deep.',
       { cause },
     )
   }

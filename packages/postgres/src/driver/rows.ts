@@ -1,4 +1,4 @@
-import type { IdentifiedEvent } from '@onceward/core/ports'
+import { fromJsonText, type IdentifiedEvent } from '@onceward/core/ports'
 import type { Statements } from '../statements/index.ts'
 import { escapeText } from '../statements/text-columns.ts'
 import type { Connection, Driver, QueryAnswer } from './driver.ts'
@@ -19,7 +19,7 @@ export interface StoringContext extends ConsumerContext {
 
 /** Rows of a statement that answers JSON texts. */
 export function answers<Row>(answer: Pick<QueryAnswer, 'rows'>): readonly Row[] {
-  return texts(answer).map((text) => JSON.parse(text) as Row)
+  return texts(answer).map((text) => fromJsonText(text) as Row)
 }
 
 /** Rows of a statement that answers plain texts: ids, counts. */

@@ -206,18 +206,30 @@ create table :"schema".audit (
   why text
 );
 
--- The id of an event, computed as packages/core/src/identity/event-id.ts does.
+-- The id of an event, computed as packages/core/src/identity/event-id.ts does. A tenant or key of more than 1,024 bytes is
+-- replaced by its hash.
 create function :"schema".event_id(consumer text, tenant text, key text) returns uuid
   language sql immutable parallel safe
-  return encode(
-    substring(
-      sha256(
-        int4send(octet_length(convert_to(consumer, 'UTF8'))) || convert_to(consumer, 'UTF8')
-        || int4send(octet_length(convert_to(coalesce(tenant, ''), 'UTF8'))) || convert_to(coalesce(tenant, ''), 'UTF8')
-        || int4send(octet_length(convert_to(key, 'UTF8'))) || convert_to(key, 'UTF8')
-      )
-      from 1 for 16
-    ),
-    'hex'
-  )::uuid;
+  return (
+    select encode(
+      substring(
+        sha256(
+          int4send(octet_length(c)) || c
+          || int4send(octet_length(t)) || t
+          || int4send(octet_length(k)) || k
+        )
+        from 1 for 16
+      ),
+      'hex'
+    )::uuid
+    from (
+      select convert_to(consumer, 'UTF8') as c,
+        case when octet_length(convert_to(tenant, 'UTF8')) > 1024
+          then convert_to('sha256:' || encode(sha256(convert_to(tenant, 'UTF8')), 'hex'), 'UTF8')
+          else convert_to(coalesce(tenant, ''), 'UTF8') end as t,
+        case when octet_length(convert_to(key, 'UTF8')) > 1024
+          then convert_to('sha256:' || encode(sha256(convert_to(key, 'UTF8')), 'hex'), 'UTF8')
+          else convert_to(key, 'UTF8') end as k
+    ) as fields
+  );
 `
