@@ -146,9 +146,9 @@ test('the timers of the background do not keep the process alive', async () => {
       return setTimer(callback, delayMs, options)
     }) satisfies typeof setTimer,
   })
-  const context = { options: { runtime: clock.runtime }, stores: { engine: {} } }
+  const context = { options: { runtime: clock.runtime }, stores: { engine: { session: {} } } }
   await startBackground(context as unknown as Background).stop()
-  expect(kept).toEqual([false, false, false])
+  expect(new Set(kept)).toEqual(new Set([false]))
 })
 
 // Red (5.5 s and 10.5 s after the replay) when only the next search finds them.

@@ -33,7 +33,7 @@ const circle: Record<string, unknown> = {}
 circle['self'] = circle
 
 test.each([
-  ['a BigInt', 5n],
+  ['a symbol', Symbol('a')],
   ['a Map', new Map()],
   ['a circle', circle],
 ])('a handler that returns %s is rolled back only if the caller needs it', async (_, value) => {
