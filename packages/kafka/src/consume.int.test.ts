@@ -1,3 +1,6 @@
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import {
   type Delivery,
   FatalError,
@@ -6,6 +9,7 @@ import {
   position,
   RetryableError,
 } from '@onceward/core'
+import { memoryInbox } from '@onceward/core/memory'
 import { until } from '@onceward/testing'
 import { skipped } from '@onceward/testing/servers'
 import { describe, expect, test } from 'vitest'
@@ -27,6 +31,41 @@ describe.skipIf(skipped('kafka'))('consumeKafka on a real Kafka', () => {
     expect(ran.toSorted()).toEqual(keys.toSorted())
     await until(() => consumption.health().inFlight === 0)
     expect(consumption.health()).toMatchObject({ state: 'running', settleFailures: 0 })
+  })
+
+  // Red before: the first answer 503 of the registry dead-lettered each record.
+  test('records that are read while a registry is down run once it is up again', async () => {
+    const { topics } = kit
+    const topic = await topics.create(2)
+    let asked = 0
+    let status = 503
+    const registry = createServer((_, response) => {
+      asked += 1
+      response.statusCode = status
+      response.end('{}')
+    })
+    await once(registry.listen(0, 'localhost'), 'listening')
+    const { port } = registry.address() as AddressInfo
+    const decode = async (body: Uint8Array): Promise<unknown> => {
+      const answer = await fetch(`http://localhost:${port}/schemas/ids/1`)
+      if (!answer.ok) throw new Error(`the registry answered ${answer.status}`)
+      return JSON.parse(Buffer.from(body).toString())
+    }
+    const keys = range(5)
+    await topics.send(topic, keys)
+    const ran: string[] = []
+    const inbox = memoryInbox()
+    const retry = { attempts: 20, baseMs: 100, maxMs: 500 }
+    const guard = billing(({ payload }) => void ran.push(payload.key), { decode, inbox, retry })
+    {
+      await using _ = await consumeKafka(topics.client(), guard, { topics: [topic] })
+      await until(() => asked >= 3 * keys.length)
+      expect([ran, inbox.deadLetters()]).toEqual([[], []])
+      status = 200
+      await topics.caughtUp(guard.consumer, topic)
+    }
+    registry.close()
+    expect([ran.toSorted(), inbox.deadLetters()]).toEqual([keys, []])
   })
 
   test('a batch guard processes each message once and empties the queue', async () => {
