@@ -151,6 +151,14 @@ export interface InboxTransaction<Tx> {
    * @param error - What the handler threw.
    */
   outOfTime?(error: unknown): DeadlineExceededError | undefined
+  /**
+   * A handler has returned or thrown, and no handler of this transaction runs now.
+   *
+   * @param thrown - Undefined if it has returned.
+   * @returns Why its run has failed although it may have returned: a statement that it did not await has failed, or it
+   * has left a transaction open that it began itself.
+   */
+  ended?(thrown: unknown): OncewardError | undefined
   /** Whether a handler may have changed settings of the session. No other handler may run in this transaction then. */
   hasChangedSettings?(): boolean
   /** Makes the handle refuse with `error` from now on, and cancels a running statement. */

@@ -213,15 +213,18 @@ function failureOf(
     return { kind: 'handler', pending, error: end.error }
   }
   const error = end.kind === 'threw' ? end.error : undefined
+  const mistake = running.transaction.ended?.(end.kind === 'threw' ? (error ?? null) : undefined)
   switch (running.transaction.status()) {
     case 'broken':
       return lostConnection(running, pending, error)
     case 'ended':
       return { kind: 'ended', ran, error: new RetryableError(ENDED, { cause: error }) }
     case 'failed':
+      if (mistake !== undefined) return { kind: 'handler', pending, error: mistake }
       if (end.kind === 'threw') return failedStatement(running, end, pending)
       return { kind: 'handler', pending, error: new RetryableError(SWALLOWED_STATEMENT) }
     case 'open':
+      if (mistake !== undefined) return { kind: 'handler', pending, error: mistake }
       return end.kind === 'threw' ? { kind: 'handler', pending, error } : undefined
   }
 }

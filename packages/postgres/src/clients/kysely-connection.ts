@@ -1,4 +1,4 @@
-import type { OncewardError } from '@onceward/core'
+import type { Logger, OncewardError } from '@onceward/core'
 import { answerWithin, endsWithin, LATE } from '@onceward/core/adapter'
 import type { TransactionStatus } from '@onceward/core/ports'
 import { CompiledQuery, type QueryResult, type Transaction } from 'kysely'
@@ -7,9 +7,11 @@ import type { HeldConnection, SendAnswer } from '../driver/held-connection.ts'
 import { type SessionSettings, settingsIn } from '../driver/session-settings.ts'
 import type { StatementConnection } from '../driver/short-transaction.ts'
 import { sqlState } from '../errors.ts'
+import { HandlerStatements } from '../transaction/handler-statements.ts'
 import { HandleGate } from '../transaction/refusing-handle.ts'
 import { type Client, endWire, type Taken, takeClean } from './kysely-checkout.ts'
 import { HandleProvider, toTransaction } from './kysely-handle.ts'
+import { watchedBuilder } from './kysely-statements.ts'
 import { surviveLoss } from './kysely-wire.ts'
 import { type WireSession, wireSession } from './pg-wire.ts'
 
@@ -109,6 +111,7 @@ export class KyselyHeldConnection<DB> implements HeldConnection<Transaction<DB>>
   readonly #client: Client<DB>
   readonly #taken: Taken
   readonly #releaseSlot: () => void
+  readonly #statements = new HandlerStatements()
   readonly #gate = new HandleGate()
   readonly #provider: HandleProvider
   readonly #wire: Wire | undefined
@@ -136,8 +139,8 @@ export class KyselyHeldConnection<DB> implements HeldConnection<Transaction<DB>>
     this.#taken = parts.taken
     this.#releaseSlot = parts.releaseSlot
     this.#wire = parts.wire
-    this.#provider = new HandleProvider(parts.taken.connection, this.#gate)
-    this.tx = toTransaction(parts.client.db, this.#provider)
+    this.#provider = new HandleProvider(parts.taken.connection, this.#gate, this.#statements)
+    this.tx = watchedBuilder(toTransaction(parts.client.db, this.#provider), this.#statements)
     if (parts.wire === undefined) return
     this.#session = wireSession(parts.wire)
     this.#undo = surviveLoss(parts.wire)
@@ -165,6 +168,18 @@ export class KyselyHeldConnection<DB> implements HeldConnection<Transaction<DB>>
 
   endCode(): string | undefined {
     return this.#session?.endCode
+  }
+
+  logTo(logger: Logger): void {
+    this.#statements.logger = logger
+  }
+
+  ended(thrown: unknown): OncewardError | undefined {
+    return this.#statements.ended(thrown)
+  }
+
+  mistake(): OncewardError | undefined {
+    return this.#statements.mistake(undefined)
   }
 
   close(refusal: () => OncewardError): void {

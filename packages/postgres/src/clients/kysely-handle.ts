@@ -12,7 +12,8 @@ import {
   Transaction,
 } from 'kysely'
 import { isConnectionLoss, sqlState } from '../errors.ts'
-import { type HandleGate, refusedControl } from '../transaction/refusing-handle.ts'
+import type { HandlerStatements, Statement } from '../transaction/handler-statements.ts'
+import { type HandleGate, refusedControls } from '../transaction/refusing-handle.ts'
 
 /** The status of a transaction as far as its statements show it, if the connection of pg is not known. */
 export type SeenStatus = Exclude<TransactionStatus, 'ended'>
@@ -25,13 +26,17 @@ export class HandleProvider implements ConnectionProvider {
   readonly #connection: DatabaseConnection
   readonly #guarded: DatabaseConnection
   readonly #gate: HandleGate
+  readonly #statements: HandlerStatements
+  /** What runs now, if the handler sent it. */
+  #current: Statement | undefined
   #tail: Promise<unknown> = Promise.resolve()
   #pending = 0
   #status: SeenStatus = 'open'
 
-  constructor(connection: DatabaseConnection, gate: HandleGate) {
+  constructor(connection: DatabaseConnection, gate: HandleGate, statements: HandlerStatements) {
     this.#connection = connection
     this.#gate = gate
+    this.#statements = statements
     this.#guarded = this.#guard()
   }
 
@@ -48,12 +53,15 @@ export class HandleProvider implements ConnectionProvider {
   }
 
   provideConnection<T>(consumer: (connection: DatabaseConnection) => Promise<T>): Promise<T> {
-    const refusal = this.#gate.refusal(undefined)
-    if (refusal !== undefined) return Promise.reject(refusal)
-    return this.#enqueue(() => {
-      this.#check('')
-      return consumer(this.#guarded)
-    })
+    const refusal = this.#gate.refusal()
+    if (refusal !== undefined) return this.#statements.innerRefused(refusal)
+    return this.#statements.inner((statement) =>
+      this.#enqueue(() => {
+        this.#current = statement
+        this.#check('')
+        return consumer(this.#guarded)
+      }),
+    )
   }
 
   /** Sends a statement of onceward. */
@@ -72,7 +80,8 @@ export class HandleProvider implements ConnectionProvider {
 
   /** Checks a queued statement before it starts. */
   #check(text: string): void {
-    const refusal = this.#gate.revoked ?? refusedControl(text)
+    if (this.#current !== undefined && text !== '') this.#current.text = text
+    const refusal = this.#gate.revoked ?? refusedControls(text)
     if (refusal !== undefined) throw refusal
   }
 

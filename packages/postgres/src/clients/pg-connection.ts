@@ -1,4 +1,4 @@
-import type { ConfigurationError, OncewardError } from '@onceward/core'
+import type { ConfigurationError, Logger, OncewardError } from '@onceward/core'
 import { endsWithin, LATE } from '@onceward/core/adapter'
 import type { Runtime, TransactionStatus } from '@onceward/core/ports'
 import type { Pool, PoolClient } from 'pg'
@@ -8,6 +8,8 @@ import type { SessionSettings } from '../driver/session-settings.ts'
 import type { StatementConnection } from '../driver/short-transaction.ts'
 import { toStoreError } from '../errors.ts'
 import { type Bounds, READ_SESSION, sessionBoundTexts } from '../transaction/claim-sql.ts'
+import { HandlerStatements } from '../transaction/handler-statements.ts'
+import { NestedTransactions } from '../transaction/nested-transactions.ts'
 import { HandleGate } from '../transaction/refusing-handle.ts'
 import {
   cleanOrClosed,
@@ -100,6 +102,7 @@ export interface Lender {
 export class PgHeldConnection implements HeldConnection<PoolClient> {
   readonly tx: PoolClient
   readonly session: PgSession
+  readonly #statements = new HandlerStatements()
   readonly #client: PoolClient
   readonly #pool: Pool
   readonly #runtime: Runtime
@@ -108,6 +111,7 @@ export class PgHeldConnection implements HeldConnection<PoolClient> {
   #mayBeCancelled = false
   readonly #undo: (() => void) | undefined
   readonly #gate = new HandleGate()
+  readonly #nested = new NestedTransactions()
   #boundaries = 0
 
   constructor({ pool, runtime, releaseSlot, ownsSessions }: Lender, client: PoolClient) {
@@ -116,7 +120,8 @@ export class PgHeldConnection implements HeldConnection<PoolClient> {
     this.#client = client
     this.#releaseSlot = releaseSlot
     this.session = sessionOf(client)
-    this.tx = refusingClient(client, this.#gate)
+    const statements = this.#statements
+    this.tx = refusingClient(client, { gate: this.#gate, statements, nested: this.#nested })
     // Without a listener of ours, a connection lost between two statements would end the process.
     this.#undo = ownsSessions ? void alwaysSurviveLoss(client) : surviveLoss(client)
   }
@@ -157,6 +162,18 @@ export class PgHeldConnection implements HeldConnection<PoolClient> {
 
   hasChangedSettings(): boolean {
     return this.#gate.hasChangedSettings
+  }
+
+  logTo(logger: Logger): void {
+    this.#statements.logger = logger
+  }
+
+  ended(thrown: unknown): OncewardError | undefined {
+    return this.#statements.ended(thrown) ?? this.#nested.leftOpen(thrown)
+  }
+
+  mistake(): OncewardError | undefined {
+    return this.#statements.mistake(undefined) ?? this.#nested.leftOpen(undefined)
   }
 
   close(refusal: () => OncewardError): void {

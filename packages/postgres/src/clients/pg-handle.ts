@@ -1,8 +1,10 @@
 import type { OncewardError } from '@onceward/core'
 import type { PoolClient } from 'pg'
+import type { HandlerStatements } from '../transaction/handler-statements.ts'
+import type { MappedText, NestedTransactions } from '../transaction/nested-transactions.ts'
 import type { HandleGate } from '../transaction/refusing-handle.ts'
 
-type Callback = (error: unknown) => void
+type Callback = (error: unknown, answers?: unknown) => void
 
 /** A query for pg: a text, a config with a text, or an object that submits itself (cursors, streams). */
 interface QueryLike {
@@ -15,17 +17,31 @@ interface QueryLike {
 
 const REFUSED = new Set<PropertyKey>(['release', 'end', 'connect'])
 
+/** What a client is, beside its connection, for the handlers of one transaction. */
+export interface HandleParts {
+  readonly gate: HandleGate
+  readonly statements: HandlerStatements
+  readonly nested: NestedTransactions
+}
+
 /**
  * The user's client with all its ways to query (promises, callbacks, cursors), while the gate is open. A reference
  * kept after the transaction stays refused, although its connection serves other transactions.
  */
-export function refusingClient(client: PoolClient, gate: HandleGate): PoolClient {
+export function refusingClient(client: PoolClient, parts: HandleParts): PoolClient {
+  const { gate, nested, statements } = parts
   const query = (...args: unknown[]): unknown => {
     const text = textOf(args[0])
-    const refusal = gate.refusal(text)
-    if (refusal !== undefined) return refuse(client, refusal, args)
+    const closed = gate.refusal()
+    if (closed !== undefined) return refuse(client, { error: closed, text, statements }, args)
+    const mapped = text === undefined ? undefined : nested.map(text, () => statements.isRunning)
+    if (mapped instanceof Error) return refuse(client, { error: mapped, text, statements }, args)
     gate.sent(text)
-    return Reflect.apply(client.query, client, args)
+    const sent: unknown =
+      mapped === undefined
+        ? Reflect.apply(client.query, client, args)
+        : sendMapped(client, mapped, args)
+    return sent instanceof Promise ? statements.promise(sent, text) : sent
   }
   let replaced: Map<PropertyKey, unknown> | undefined
   return new Proxy(client, {
@@ -65,8 +81,61 @@ function textOf(query: unknown): string | undefined {
   return typeof found === 'string' ? found : undefined
 }
 
+/** Sends a text with transaction control as it is mapped. */
+function sendMapped(client: PoolClient, mapped: MappedText, args: readonly unknown[]): unknown {
+  const [first, ...rest] = args
+  const sent: unknown = Reflect.apply(client.query, client, [
+    withText(first, mapped),
+    ...rest.map((arg) => (typeof arg === 'function' ? noticing(arg as Callback, mapped) : arg)),
+  ])
+  if (!(sent instanceof Promise)) return sent
+  return sent.then(
+    (answers: unknown) => answerOf(answers, mapped),
+    (error: unknown) => {
+      mapped.failed()
+      throw error
+    },
+  )
+}
+
+/** One statement may have been mapped to two: the answer of the first is what the handler asked for. */
+const answerOf = (answers: unknown, { isAlone }: MappedText): unknown =>
+  isAlone && Array.isArray(answers) ? answers[0] : answers
+
+function withText(first: unknown, mapped: MappedText): unknown {
+  const { text } = mapped
+  if (typeof first === 'string') return text
+  const query = first as QueryLike & { text: string }
+  if (isSubmittable(query)) {
+    query.text = text
+    return query
+  }
+  const { callback } = query as QueryLike
+  const noticed =
+    typeof callback === 'function' ? { callback: noticing(callback as Callback, mapped) } : {}
+  // The text depends on the depth, so it cannot be a prepared statement with one name.
+  return { ...(first as object), ...noticed, text, name: undefined }
+}
+
+function noticing(callback: Callback, mapped: MappedText): Callback {
+  return (error, answers) => {
+    if (error) mapped.failed()
+    callback(error, answerOf(answers, mapped))
+  }
+}
+
+interface Refused {
+  readonly error: OncewardError
+  readonly text: string | undefined
+  readonly statements: HandlerStatements
+}
+
 /** Refuses as pg does on a dead connection: asynchronously, by promise, callback or event. */
-function refuse(client: PoolClient, error: OncewardError, args: readonly unknown[]): unknown {
+function refuse(
+  client: PoolClient,
+  { error, text, statements }: Refused,
+  args: readonly unknown[],
+): unknown {
   const [query] = args
   const callback = args.find((arg): arg is Callback => typeof arg === 'function')
   if (isSubmittable(query)) {
@@ -77,7 +146,7 @@ function refuse(client: PoolClient, error: OncewardError, args: readonly unknown
   const configured = (query as QueryLike | undefined)?.callback
   const listener =
     callback ?? (typeof configured === 'function' ? (configured as Callback) : undefined)
-  if (listener === undefined) return Promise.reject(error)
+  if (listener === undefined) return statements.refused(error, text)
   process.nextTick(() => listener(error))
   return undefined
 }

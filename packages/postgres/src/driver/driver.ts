@@ -1,3 +1,4 @@
+import type { Logger } from '@onceward/core'
 import type { BeginRequest, Begun, PoolUse, Runtime } from '@onceward/core/ports'
 import type { Statements } from '../statements/index.ts'
 
@@ -48,4 +49,5 @@ export interface BeginContext {
   /** Of `onceward.consumers`. */
   readonly consumerId: number
   readonly runtime: Runtime
+  readonly logger: Logger
 }

@@ -1,4 +1,4 @@
-import type { OncewardError } from '@onceward/core'
+import type { Logger, OncewardError } from '@onceward/core'
 import type { LATE } from '@onceward/core/adapter'
 import type { TransactionStatus } from '@onceward/core/ports'
 import type { QueryAnswer } from './driver.ts'
@@ -13,6 +13,17 @@ export interface SendAnswer extends QueryAnswer {
 export interface HeldConnection<Tx> {
   /** The handler's handle. */
   readonly tx: Tx
+  /** Where statements are reported that are refused and that nobody awaits. */
+  logTo(logger: Logger): void
+  /**
+   * A handler has returned or thrown.
+   *
+   * @param thrown - Undefined if it has returned.
+   * @returns Why its run has failed although it may have returned.
+   */
+  ended(thrown: unknown): OncewardError | undefined
+  /** As `ended` for a handler that has returned, with what has failed since. */
+  mistake(): OncewardError | undefined
   /** Status after the last answer of the server. */
   status(): TransactionStatus
   /** SQLSTATE of the error with which the server ended the connection; undefined if the client does not report it. */

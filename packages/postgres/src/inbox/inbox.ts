@@ -21,12 +21,11 @@ import type {
   PublishingRight,
   Refusal,
   Release,
-  Runtime,
   SweepStep,
   VerdictAnswer,
 } from '@onceward/core/ports'
 import { batchedCalls } from '../driver/batched-calls.ts'
-import type { Driver } from '../driver/driver.ts'
+import type { BeginContext, Driver } from '../driver/driver.ts'
 import { SPARE_CONNECTIONS } from '../driver/pool-slots.ts'
 import { type StoringContext, texts } from '../driver/rows.ts'
 import { createStatements } from '../statements/index.ts'
@@ -110,7 +109,7 @@ class PostgresSession<Tx> implements InboxSession<Tx> {
   readonly poolUse?: () => PoolUse
   readonly #driver: Driver<Tx>
   readonly #registration: ConsumerRegistration
-  readonly #context: StoringContext & { readonly maxAttempts: number; readonly runtime: Runtime }
+  readonly #context: StoringContext & BeginContext & { readonly maxAttempts: number }
   readonly #classify = batchedCalls(
     (events: readonly IdentifiedEvent[]) => classify(this.#context, events),
     SHARING,
@@ -124,12 +123,13 @@ class PostgresSession<Tx> implements InboxSession<Tx> {
 
   constructor(driver: Driver<Tx>, opened: OpenedInbox, maxStoredBytes: number) {
     const { registration, consumerId, statements } = opened
-    const { maxAttempts, runtime } = registration
+    const { logger, maxAttempts, runtime } = registration
     this.concurrency = opened.concurrency
     this.secret = opened.secret
     this.#driver = driver
     this.#registration = registration
-    this.#context = { driver, statements, consumerId, maxStoredBytes, maxAttempts, runtime }
+    const consumer = { driver, statements, consumerId, maxStoredBytes, maxAttempts }
+    this.#context = { ...consumer, runtime, logger }
     this.messageCounts = messageCounts(this.#context)
     this.#worker = new Worker(this.#context)
     this.sweep = createSweep({ driver, statements, registration })

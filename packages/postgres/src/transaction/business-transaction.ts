@@ -74,6 +74,7 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
     this.tx = parts.held.tx
     this.#held = parts.held
     this.#parts = parts
+    parts.held.logTo(parts.context.logger)
   }
 
   status(): TransactionStatus {
@@ -86,6 +87,10 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
 
   hasChangedSettings(): boolean {
     return this.#held.hasChangedSettings()
+  }
+
+  ended(thrown: unknown): OncewardError | undefined {
+    return this.#held.ended(thrown)
   }
 
   revoke(error: OncewardError): void {
@@ -143,9 +148,9 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
     if (this.#revoked !== undefined) return this.#revoked
     switch (this.#held.status()) {
       case 'open':
-        return undefined
+        return this.#held.mistake()
       case 'failed':
-        return new RetryableError(SWALLOWED_STATEMENT)
+        return this.#held.mistake() ?? new RetryableError(SWALLOWED_STATEMENT)
       case 'ended':
         return new RetryableError('The handler ended the transaction that onceward owns.')
       case 'broken':

@@ -1,6 +1,6 @@
 import { type OncewardError, RetryableError } from '@onceward/core'
 import { mayChangeSettings } from './setting-changes.ts'
-import { transactionControl } from './transaction-control.ts'
+import { transactionControls } from './transaction-control.ts'
 
 /** Decides before every statement whether a handle still works. The first error of each kind stays. */
 export class HandleGate {
@@ -36,18 +36,20 @@ export class HandleGate {
   }
 
   /** Why a new statement is refused. Undefined if it may run. */
-  refusal(text: string | undefined): OncewardError | undefined {
-    const error = this.#revoked ?? this.#closed?.()
-    if (error !== undefined) return error
-    return text === undefined ? undefined : refusedControl(text)
+  refusal(): OncewardError | undefined {
+    return this.#revoked ?? this.#closed?.()
   }
 }
 
-/** Why transaction control is refused. */
-export function refusedControl(text: string): OncewardError | undefined {
-  const control = transactionControl(text)
-  if (control === undefined) return undefined
+/** Why a text is refused on a handle that does not map transaction control. */
+export function refusedControls(text: string): OncewardError | undefined {
+  const [control] = transactionControls(text)
+  return control === undefined ? undefined : refusedControl(control.words)
+}
+
+/** @param words - That begin the statement. */
+export function refusedControl(words: string): OncewardError {
   return new RetryableError(
-    `The handler may not send \`${control}\`: onceward begins and ends this transaction, with the event's row in it. Use a savepoint, or throw to roll back.`,
+    `The handler may not send \`${words}\`: onceward begins and ends this transaction, with the event's row in it. Use a savepoint, or throw to roll back.`,
   )
 }

@@ -5,6 +5,18 @@
  * @param escapes - Whether \ escapes in plain strings, which a setting of the session decides.
  */
 export function* statementTokens(text: string, escapes: boolean): Generator<string> {
+  for (const { token } of placedTokens(text, escapes)) yield token
+}
+
+/** A word or a mark, and where it stands in its text. */
+export interface PlacedToken {
+  readonly token: string
+  readonly start: number
+  readonly end: number
+}
+
+/** As {@link statementTokens}, with their places. */
+export function* placedTokens(text: string, escapes: boolean): Generator<PlacedToken> {
   let at = 0
   const take = (pattern: RegExp): string | undefined => {
     pattern.lastIndex = at
@@ -13,20 +25,20 @@ export function* statementTokens(text: string, escapes: boolean): Generator<stri
     return found
   }
   while (at < text.length) {
+    const start = at
     const word = take(WORD)
     if (word !== undefined) {
-      yield word.toLowerCase()
+      yield { token: word.toLowerCase(), start, end: at }
       if (/^e$/i.test(word) && text[at] === "'") at = endOfQuoted(text, at, ENDS_ESCAPED)
       continue
     }
     const mark = take(MARK)
     if (mark !== undefined) {
-      yield mark
+      yield { token: mark, start, end: at }
     } else if (text[at] === '"') {
-      const start = at
       at = endOfQuoted(text, at, ENDS_NAME)
       // A quote that opens no name is not part of a statement that runs.
-      if (at > start + 1) yield text.slice(start, at)
+      if (at > start + 1) yield { token: text.slice(start, at), start, end: at }
     } else if (text[at] === "'") {
       at = endOfQuoted(text, at, escapes ? ENDS_ESCAPED : ENDS_STRING)
     } else if (text.startsWith('/*', at)) {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { transactionControl } from './transaction-control.ts'
+import { type TransactionControl, transactionControls } from './transaction-control.ts'
 
 const REFUSED = [
   'commit',
@@ -68,15 +68,46 @@ const ALLOWED = [
 
 describe('transaction control', () => {
   it.each(REFUSED)('is found in %j', (text) => {
-    expect(transactionControl(text)).toBeDefined()
+    expect(transactionControls(text)).not.toEqual([])
   })
 
   it.each(ALLOWED)('is not found in %j', (text) => {
-    expect(transactionControl(text)).toBeUndefined()
+    expect(transactionControls(text)).toEqual([])
   })
 
-  it('is reported by the first words of its statement', () => {
-    expect(transactionControl('select 1; /* x */ Start Transaction')).toBe('start transaction')
+  it('is reported with the place and the first words of its statement', () => {
+    const [found] = transactionControls('select 1; /* x */ Start Transaction -- now')
+    expect(found).toMatchObject({ words: 'start transaction', start: 18, end: 35, isAlone: false })
+  })
+
+  type Kinds = readonly [text: string, kinds: readonly Partial<TransactionControl>[]]
+
+  it.each<Kinds>([
+    ['begin', [{ kind: 'begin', readOnly: false, isolated: false, isAlone: true }]],
+    ['BEGIN WORK;', [{ kind: 'begin', isAlone: true }]],
+    ['start transaction read only, deferrable', [{ kind: 'begin', readOnly: true }]],
+    ['begin read only read write', [{ kind: 'begin', readOnly: false }]],
+    ['begin isolation level read committed', [{ kind: 'begin', isolated: true }]],
+    ['begin transaction not deferrable', [{ kind: 'begin', isolated: false }]],
+    ['begin quietly', [{ kind: 'other' }]],
+    ['start', [{ kind: 'other' }]],
+    ['commit work', [{ kind: 'commit' }]],
+    ['end and no chain', [{ kind: 'commit' }]],
+    ['commit and chain', [{ kind: 'other' }]],
+    ["commit prepared 'x'", [{ kind: 'other' }]],
+    ['abort transaction', [{ kind: 'rollback' }]],
+    ['rollback and chain', [{ kind: 'other' }]],
+    ['begin; select 1; commit', [{ kind: 'begin', isAlone: false }, { kind: 'commit' }]],
+    ['savepoint onceward_nested_1', [{ kind: 'own-name' }]],
+    ['RELEASE "onceward_nested_1"', [{ kind: 'own-name' }]],
+    // Whether the text ends a transaction depends on a setting of the session.
+    ["begin; select '\\'; commit --'", [{ kind: 'other' }, { kind: 'other' }, { kind: 'other' }]],
+    [
+      'create function f() returns int begin atomic select 1; select 2; end; commit',
+      [{ kind: 'other' }, { kind: 'other' }],
+    ],
+  ])('has a kind: %j', (text, kinds) => {
+    expect(transactionControls(text)).toMatchObject(kinds)
   })
 
   // Red when one expression reads a string or a name: it overflows the stack after some megabytes, and the statement of
@@ -88,7 +119,7 @@ describe('transaction control', () => {
     ['a name', (long: string) => `"${long}"`],
   ])('is found behind %s of many megabytes, and not inside', (_name, quoted) => {
     const text = `insert into log values (${quoted('; end '.repeat(2_000_000))})`
-    expect(transactionControl(text)).toBeUndefined()
-    expect(transactionControl(`${text}; commit`)).toBe('commit')
+    expect(transactionControls(text)).toEqual([])
+    expect(transactionControls(`${text}; commit`)).toMatchObject([{ words: 'commit' }])
   })
 })
