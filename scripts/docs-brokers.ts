@@ -25,7 +25,11 @@ export interface Told {
 }
 
 /** Options of an adapter that are rows of their own; {@link sharedDocs} has the other ones. */
-export type OwnOption<Options> = Exclude<keyof Options, 'batch' | 'drainMs' | 'signal'> & string
+export type OwnOption<Options> = Exclude<
+  keyof Options,
+  'batch' | 'drainMs' | 'signal' | 'startWithoutStore'
+> &
+  string
 
 interface SharedDefaults {
   readonly batchSize: number
@@ -37,7 +41,7 @@ interface SharedDefaults {
 /** The options that all adapters share: their tables differ only in the broker's own rows. */
 export const sharedDocs = (
   defaults: SharedDefaults,
-): Docs<'batch.size' | 'batch.lingerMs' | 'drainMs' | 'signal'> => ({
+): Docs<'batch.size' | 'batch.lingerMs' | 'drainMs' | 'signal' | 'startWithoutStore'> => ({
   'batch.size': {
     type: 'integer, 1–100',
     unit: 'messages',
@@ -66,5 +70,13 @@ export const sharedDocs = (
     type: 'AbortSignal',
     meaning: 'Aborting it does the same as `drain()`.',
     reason: 'None by default: call `drain()` yourself.',
+  },
+  startWithoutStore: {
+    type: 'boolean',
+    default: '`true`',
+    meaning:
+      'Whether the consumer starts while a store of its guard cannot be reached. A wrong password or a database that does not exist always fails the start.',
+    reason:
+      'It then waits and takes no messages, so a restart of the database ends no worker. With `false` a deployment notices.',
   },
 })

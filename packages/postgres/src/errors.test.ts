@@ -1,7 +1,7 @@
 import { ConfigurationError, RetryableError, StoreUnavailableError } from '@onceward/core'
 import { messageOf } from '@onceward/core/adapter'
 import { describe, expect, it } from 'vitest'
-import { diagnose, isConnectionLoss, sqlState, toStoreError } from './errors.ts'
+import { diagnose, isConnectionLoss, sqlState, toStartError, toStoreError } from './errors.ts'
 
 const coded = (code: string): Error => Object.assign(new Error(code), { code })
 
@@ -123,5 +123,41 @@ describe('a server that can never serve an inbox', () => {
     const typed = toStoreError(coded(code), 'claiming')
     expect(typed).toBeInstanceOf(StoreUnavailableError)
     expect(typed.message).toContain('connect to the primary')
+  })
+})
+
+// Red when a worker waits for ever for what no waiting repairs.
+describe('the error of a start', () => {
+  const failed = (message: string, code?: string): Error =>
+    toStoreError(Object.assign(new Error(message), code === undefined ? {} : { code }), 'opening')
+
+  it.each([
+    [
+      '3D000',
+      'database "x" does not exist',
+      'create it, or correct its name in `connectionString`',
+    ],
+    ['28P01', 'password authentication failed for user "x"', 'correct the user and the password'],
+    ['28000', 'role "x" does not exist', 'correct the user and the password'],
+    [
+      '28000',
+      'no PostgreSQL user name specified in startup packet',
+      'Is the variable that it is read from, such as DATABASE_URL, empty?',
+    ],
+    [
+      undefined,
+      'SASL: SCRAM-SERVER-FIRST-MESSAGE: client password must be a string',
+      'set `connectionString` of the pool',
+    ],
+  ])('names the setting that no waiting repairs: %s', (code, message, remedy) => {
+    const error = toStartError(failed(message, code))
+    expect(error).toBeInstanceOf(ConfigurationError)
+    expect((error as Error).message).toContain(message)
+    expect((error as Error).message).toContain(remedy)
+  })
+
+  it.each([['57P03'], ['53300'], ['ECONNREFUSED']])('stays an outage after %s', (code) => {
+    const error = failed('no', code)
+    expect(toStartError(error)).toBe(error)
   })
 })

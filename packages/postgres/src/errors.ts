@@ -216,6 +216,37 @@ export function toStoreError(error: unknown, doing: string): Error {
   )
 }
 
+const LOGIN = /^28/
+/** Of the server, whose error has the code of a refused login, and of pg, whose error has none. */
+const NO_USER = /no PostgreSQL user name specified/
+const NO_PASSWORD = /client password must be a(?: non-empty)? string/
+
+/** The error of a start. It is a {@link ConfigurationError} if no waiting repairs it. */
+export function toStartError(error: unknown): unknown {
+  if (error instanceof ConfigurationError) return error
+  const texts = chain(error).flatMap(({ message }) => (typeof message === 'string' ? message : []))
+  const cause = { cause: error }
+  const said = texts.at(-1) ?? ''
+  if (texts.some((text) => NO_USER.test(text) || NO_PASSWORD.test(text))) {
+    return new ConfigurationError(
+      `The pool has no user or no password for PostgreSQL (${said}): set \`connectionString\` of the pool. Is the variable that it is read from, such as DATABASE_URL, empty?`,
+      cause,
+    )
+  }
+  const state = sqlState(error)
+  if (state === '3D000') {
+    return new ConfigurationError(
+      `The database of the pool does not exist (${said}): create it, or correct its name in \`connectionString\`.`,
+      cause,
+    )
+  }
+  if (!LOGIN.test(state ?? '')) return error
+  return new ConfigurationError(
+    `PostgreSQL refused the login of the pool (${said}): correct the user and the password in \`connectionString\`, or let the server's pg_hba.conf allow this login.`,
+    cause,
+  )
+}
+
 const MADE_READ_ONLY =
   'The handler made its transaction read-only, so its end could not be stored: leave out `set transaction read only`.'
 

@@ -25,7 +25,7 @@ import {
   type ShortTransactions,
   type StatementConnection,
 } from './driver/short-transaction.ts'
-import { diagnose } from './errors.ts'
+import { diagnose, toStartError } from './errors.ts'
 import { createStatements, type Statements } from './statements/index.ts'
 
 /** Options of {@link postgresLeases}. */
@@ -86,7 +86,10 @@ export function postgresLeases(
     ...{ keepMs: WINDOW_MS, isTruth: true },
   })
   return {
-    open: (registration) => open(tableOn(registration.runtime), registration),
+    open: (registration) =>
+      open(tableOn(registration.runtime), registration).catch((error: unknown) => {
+        throw toStartError(error)
+      }),
     claim: (claims) => unopened.claim(claims),
     renew: (held, leaseMs) => unopened.renew(held, leaseMs),
     complete: (done, rememberMs) => unopened.complete(done, rememberMs),

@@ -35,7 +35,8 @@ describe('the error of a failed call', () => {
     ['OOM command not allowed when used memory', 'it is full: raise `maxmemory`'],
     ['ERR Error running script (call to f_1): @user_script:1: -OOM not allowed', 'it is full'],
     ['ERR Error running script (call to f_1): -READONLY You can', 'it is a replica'],
-    ['NOAUTH Authentication required.', 'it requires a password'],
+    ['NOAUTH Authentication required.', 'it requires a password: set `password` of its client'],
+    ['WRONGPASS invalid username-password pair', 'the user or the password is wrong: correct them'],
     ["NOPERM this user has no permissions to run the 'evalsha' command", 'the user may not run'],
     ['ERR The user executing the script cannot run this command', 'the user may not run'],
     ["ERR unknown command 'EVALSHA'", 'it does not know a command'],
@@ -78,16 +79,18 @@ describe('the error of a failed call', () => {
 })
 
 describe('the error of a start', () => {
-  test.each(['NOPERM no permissions', "ERR unknown command 'EVALSHA'"])(
-    'is about the settings after %j',
-    (message) => {
-      const cause = new Error(message)
-      const failed = toStoreError(cause, 'start')
-      const error = toStartError(failed)
-      expect(error).toBeInstanceOf(ConfigurationError)
-      expect(error).toMatchObject({ message: failed.message, cause })
-    },
-  )
+  test.each([
+    'NOAUTH Authentication required.',
+    'WRONGPASS invalid username-password pair',
+    'NOPERM no permissions',
+    "ERR unknown command 'EVALSHA'",
+  ])('is about the settings after %j', (message) => {
+    const cause = new Error(message)
+    const failed = toStoreError(cause, 'start')
+    const error = toStartError(failed)
+    expect(error).toBeInstanceOf(ConfigurationError)
+    expect(error).toMatchObject({ message: failed.message, cause })
+  })
 
   test('stays as it is, if waiting may help or it is none of the store', () => {
     for (const error of [

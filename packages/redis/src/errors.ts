@@ -14,8 +14,9 @@ const REMEDIES: Readonly<Record<string, string>> = {
   MISCONF: 'it cannot write its snapshot',
   NOREPLICAS: 'it has fewer replicas than `min-replicas-to-write` demands',
   BUSY: 'a long-running script blocks it',
-  NOAUTH: 'it requires a password',
-  WRONGPASS: 'the password is wrong',
+  NOAUTH: 'it requires a password: set `password` of its client, or the password in its URL',
+  WRONGPASS:
+    'the user or the password is wrong: correct them in the options or the URL of its client',
   NOPERM:
     'the user may not run the scripts, or what is in them: grant `~{o:*` and `+evalsha +eval +script|load +time ' +
     '+exists +get +set +del +hget +hmget +hrandfield +hset +pexpire +pttl +info`',
@@ -38,7 +39,7 @@ const OF_CLIENT: readonly (readonly [RegExp, string])[] = [
 ]
 
 /** Only other settings end these, so waiting does not help. */
-const SETTINGS: ReadonlySet<string> = new Set(['NOPERM', 'UNKNOWN'])
+const SETTINGS: ReadonlySet<string> = new Set(['NOAUTH', 'NOPERM', 'UNKNOWN', 'WRONGPASS'])
 
 /** Any error of the client or the server as a typed error, with the original as its cause. */
 export function toStoreError(error: unknown, doing: string): OncewardError {

@@ -57,6 +57,7 @@ export async function consumeSqs(
   return startConsumption({
     port,
     drainMs: settings.drainMs,
+    startWithoutStore: settings.startWithoutStore,
     signal: options.signal,
     queue: settings.queueUrl,
     describe: (error) => classifyError(error).text,

@@ -1,8 +1,10 @@
 import { expect, test } from 'vitest'
 import { createGuard } from '../guard/guard.ts'
 import { memoryInbox } from '../memory/index.ts'
+import { StoreUnavailableError } from '../model/errors.ts'
 import type { Guard } from '../model/guard-port.ts'
 import { portOf } from '../model/guard-port.ts'
+import type { Inbox } from '../model/inbox.ts'
 import { type ConsumerLoop, startConsumption } from './consumption.ts'
 
 function makeGuard() {
@@ -14,7 +16,7 @@ function makeGuard() {
 }
 
 /** A consumer of a queue on which no message comes. */
-function consumeNothing(guard: Guard) {
+function consumeNothing(guard: Guard, startWithoutStore?: boolean) {
   const calls: string[] = []
   const note = (call: string) => async (): Promise<void> => void calls.push(call)
   const loop: ConsumerLoop = {
@@ -25,7 +27,7 @@ function consumeNothing(guard: Guard) {
   }
   const port = portOf(guard)
   const common = { port, drainMs: 1_000, signal: undefined, queue: 'orders', describe: String }
-  const started = startConsumption({ ...common, createLoop: () => loop })
+  const started = startConsumption({ ...common, startWithoutStore, createLoop: () => loop })
   return { started, calls }
 }
 
@@ -61,3 +63,24 @@ test('a guard that is closed after the drain of its consumer gets no remark', as
   await made.guard.close()
   expect(made.logged).toEqual([])
 })
+
+test.each([undefined, true, false])(
+  'a consumer whose store is down starts unless its user says otherwise: %s',
+  async (startWithoutStore) => {
+    const down = new StoreUnavailableError('connect ECONNREFUSED')
+    const inbox = { open: () => Promise.reject(down) } as Inbox<undefined>
+    const logger = { debug: ignore, info: ignore, warn: ignore, error: ignore }
+    const guard = createGuard({ consumer: 'billing', inbox, logger }, () => undefined)
+    const { started, calls } = consumeNothing(guard, startWithoutStore)
+    if (startWithoutStore === false) {
+      await expect(started).rejects.toBe(down)
+      expect(calls).toEqual(['finish'])
+    } else {
+      await (await started).drain()
+      expect(calls).toContain('start')
+    }
+    await guard.close()
+  },
+)
+
+const ignore = (): void => undefined

@@ -55,6 +55,7 @@ export function resolveOptions<Payload, Tx, Decoded>(
     leases: given.leases,
     skip: skipOf(given, traits),
     eventKey: typeof eventKey === 'function' ? [eventKey] : [...eventKey],
+    eventKeyChosen: given.eventKey !== undefined,
     orderingKey: given.orderingKey ?? (({ orderingKey }) => orderingKey),
     orderingKeyChosen: given.orderingKey !== undefined,
     readsByUser: READERS.some((name) => isOfUser(given[name])),

@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto'
 import type { EventKey } from '../model/brands.ts'
 import { InvalidPayloadError, MissingKeyError } from '../model/errors.ts'
+import { shown } from '../support/shown.ts'
 
 /** Longest key or tenant that is stored as it is: an index row stays far below a page. */
 const MOST_BYTES = 1_024
@@ -53,12 +54,38 @@ const invalid = (name: string, problem: string): InvalidPayloadError =>
 export function missingKey(what: {
   readonly isTenantMissing: boolean
   readonly isPositionMissing: boolean
+  /** Whether the user has set the option that found nothing. */
+  readonly isChosen: boolean
+  readonly payload: unknown
 }): MissingKeyError {
-  const problem = what.isTenantMissing
-    ? 'The resolver of `tenant` found none.'
-    : 'No resolver of `eventKey` found a key.'
-  const remedy = what.isPositionMissing
-    ? 'The message has no position in its broker that could be used instead.'
-    : 'Let the producer set it (CloudEvents source and id, or an idempotency-key header), or set the option to a resolver that finds it.'
-  return new MissingKeyError(`${problem} ${remedy}`)
+  const { isChosen, isPositionMissing, isTenantMissing, payload } = what
+  const option = isTenantMissing ? 'tenant' : 'eventKey'
+  if (isPositionMissing) {
+    return new MissingKeyError(
+      `\`${option}\` found nothing, and the message has no position in its broker that could be used instead.`,
+    )
+  }
+  if (!isChosen) {
+    return new MissingKeyError(
+      'No resolver of `eventKey` found a key. Let the producer set it (CloudEvents source and id, or an idempotency-key header), or set the option to a resolver that finds it.',
+    )
+  }
+  return new MissingKeyError(
+    `\`${option}\` found nothing. ${fieldsOf(payload)} Correct the resolver, or let the producer set what it reads.`,
+  )
+}
+
+const MOST_FIELDS = 20
+
+/** The names are shown and not the values, which may be secret. */
+function fieldsOf(payload: unknown): string {
+  if (typeof payload !== 'object' || payload === null) {
+    return `The payload is of type ${payload === null ? 'null' : typeof payload} and has no fields.`
+  }
+  if (Array.isArray(payload)) return 'The payload is an array and has no named fields.'
+  const names = Object.keys(payload)
+  if (names.length === 0) return 'The payload has no fields.'
+  const more = names.length > MOST_FIELDS ? `, and ${names.length - MOST_FIELDS} more` : ''
+  const listed = names.slice(0, MOST_FIELDS).map((name) => `\`${shown(name)}\``)
+  return `The payload has these fields: ${listed.join(', ')}${more}.`
 }

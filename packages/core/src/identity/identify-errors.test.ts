@@ -7,6 +7,7 @@ import type { Delivery } from '../model/delivery.ts'
 import { FatalError, MissingKeyError, RetryableError } from '../model/errors.ts'
 import type { InboxGuardOptions } from '../options/options.ts'
 import { type Identified, identify } from './identify.ts'
+import { header } from './resolvers.ts'
 
 type Given = Partial<InboxGuardOptions<unknown, undefined>>
 
@@ -19,20 +20,56 @@ const throwing = (error: unknown) => (): never => {
   throw error
 }
 
+const LETTERS = [...'abcdefghijklmnopqrstuvwxyz']
+
 describe('the error for a missing key says what is missing and what to do', () => {
   const noKey = 'No resolver of `eventKey` found a key.'
   const remedy =
     'Let the producer set it (CloudEvents source and id, or an idempotency-key header), or set the option to a resolver that finds it.'
 
-  test.each([
+  const correct = 'Correct the resolver, or let the producer set what it reads.'
+
+  test.each<readonly [Delivery, Given, string]>([
     [withoutKey(), {}, `${noKey} ${remedy}`],
-    [withKey(), { tenant: () => undefined }, `The resolver of \`tenant\` found none. ${remedy}`],
+    [
+      withoutKey(),
+      { eventKey: () => undefined },
+      `\`eventKey\` found nothing. The payload has these fields: \`a\`. ${correct}`,
+    ],
+    [
+      withKey(),
+      { tenant: () => undefined },
+      `\`tenant\` found nothing. The payload has these fields: \`a\`. ${correct}`,
+    ],
+    // Names only: a value may be secret, and so may a name that looks like a connection string.
+    [
+      toDelivery({ orderId: 'x', card: '4242', 'redis://u:p@host': 1 }, { headers: {} }),
+      { eventKey: header('id') },
+      `\`eventKey\` found nothing. The payload has these fields: \`orderId\`, \`card\`, \`<16 characters that look like a connection string>\`. ${correct}`,
+    ],
+    [
+      toDelivery(['x'], { headers: {} }),
+      { eventKey: header('id') },
+      `\`eventKey\` found nothing. The payload is an array and has no named fields. ${correct}`,
+    ],
+    [
+      toDelivery('x', { headers: {} }),
+      { eventKey: header('id') },
+      `\`eventKey\` found nothing. The payload is of type string and has no fields. ${correct}`,
+    ],
+    [
+      toDelivery(Object.fromEntries(LETTERS.map((name) => [name, 1])), { headers: {} }),
+      { eventKey: header('id') },
+      `\`eventKey\` found nothing. The payload has these fields: ${LETTERS.slice(0, 20)
+        .map((name) => `\`${name}\``)
+        .join(', ')}, and 6 more. ${correct}`,
+    ],
     [
       withoutKey(),
       { onMissingKey: 'position' },
-      `${noKey} The message has no position in its broker that could be used instead.`,
+      '`eventKey` found nothing, and the message has no position in its broker that could be used instead.',
     ],
-  ] as const)('%#', async (delivery, given, message) => {
+  ])('%#', async (delivery, given, message) => {
     expect(await run(delivery, given)).toMatchObject({
       kind: 'refused',
       reason: 'missing-event-key',

@@ -308,7 +308,12 @@ function decideKeyless(reading: Reading): undefined {
   }
   const isPosition = onMissingKey === 'position'
   const place = isPosition ? toEventKey(positionOf(delivery)) : undefined
-  if (place === undefined) throw missingKey({ isTenantMissing, isPositionMissing: isPosition })
+  if (place === undefined) {
+    throw missingKey({
+      ...{ isTenantMissing, isPositionMissing: isPosition, payload: reading.payload },
+      isChosen: isTenantMissing || options.eventKeyChosen,
+    })
+  }
   reading.key = place
   return undefined
 }

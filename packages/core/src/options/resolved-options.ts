@@ -39,6 +39,8 @@ export interface ResolvedOptions
   readonly inbox: Inbox<unknown> | undefined
   readonly leases: LeaseStore | undefined
   readonly eventKey: readonly Resolver[]
+  /** Whether the user set `eventKey`. */
+  readonly eventKeyChosen: boolean
   readonly orderingKey: Resolver
   /** True when the user gave a resolver; false when the broker's own ordering key is used. */
   readonly orderingKeyChosen: boolean

@@ -28,6 +28,7 @@ import { batchedCalls } from '../driver/batched-calls.ts'
 import type { BeginContext, Driver } from '../driver/driver.ts'
 import { SPARE_CONNECTIONS } from '../driver/pool-slots.ts'
 import { type StoringContext, texts } from '../driver/rows.ts'
+import { toStartError } from '../errors.ts'
 import { createStatements } from '../statements/index.ts'
 import { classify, count, type SuspectAnswer, suspect } from './attempts.ts'
 import { isWhole } from './bodies.ts'
@@ -85,7 +86,7 @@ export function createInbox<Tx>(
       } catch (error) {
         // The next opening makes another driver.
         void driver.close?.()
-        throw error
+        throw toStartError(error)
       }
     },
   }
