@@ -35,14 +35,14 @@ export interface AmqpOptions {
    * Milliseconds of the delay queues, one queue `<queue>.retry.<ms>` each: a message that must wait longer than
    * `holdMs` waits in the shortest one that is long enough, else again and again in the longest. 100 or more each.
    *
-   * @defaultValue `DEFAULTS.retryLevelsMs`
+   * @defaultValue `[1_000, 5_000, 30_000, 120_000, 600_000, 3_600_000]`
    */
   readonly retryLevelsMs?: readonly number[] | undefined
   /**
    * Longest wait for which a message is held, unacked, instead of being published to a delay queue,
    * milliseconds, 0–60 000. At most half of the prefetch is held.
    *
-   * @defaultValue `DEFAULTS.holdMs`
+   * @defaultValue 5 000
    */
   readonly holdMs?: number | undefined
   /**
@@ -50,7 +50,7 @@ export interface AmqpOptions {
    * client cannot read it; the default is the server's. The guard's `deadlineMs` must be two minutes below it, and what
    * could not end by then any more is given back unstarted.
    *
-   * @defaultValue `DEFAULTS.consumerTimeoutMs`
+   * @defaultValue 1 800 000 (30 minutes)
    * @see https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout
    */
   readonly consumerTimeoutMs?: number | undefined

@@ -75,11 +75,11 @@ export interface CommonHttpOptions<Payload, Decoded>
    * `DEFAULTS.storedHeaders`. `Set-Cookie` is refused: a cookie is for the client that got it first.
    */
   readonly storedHeaders?: readonly string[] | undefined
-  /** Most bytes of a body; more is answered 413. 1–67 108 864. @defaultValue `DEFAULTS.maxBodyBytes` */
+  /** Most bytes of a body; more is answered 413. 1–67 108 864. @defaultValue 1 048 576 (1 MiB) */
   readonly maxBodyBytes?: number | undefined
   /**
    * Requests that may wait while `concurrency` handlers run, each with its body in memory. Further requests are
-   * answered 503 at once. 0–1 000 000. @defaultValue `DEFAULTS.maxWaiting`
+   * answered 503 at once. 0–1 000 000. @defaultValue 1 000
    */
   readonly maxWaiting?: number | undefined
   /**

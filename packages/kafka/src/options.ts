@@ -34,7 +34,7 @@ export interface KafkaOptions {
    * of them has progressed. Partitions that only wait for a deferred record do not count. How many handlers run at once
    * is the guard's `concurrency`, over all partitions.
    *
-   * @defaultValue `DEFAULTS.partitionsConsumedConcurrently`
+   * @defaultValue 32
    */
   readonly partitionsConsumedConcurrently?: number | undefined
 }

@@ -13,7 +13,7 @@ export interface LambdaOptions {
    * `getRemainingTimeInMillis()` says, less this. In it, runs that were cut off are rolled back and recorded, and the
    * answer is sent.
    *
-   * @defaultValue `DEFAULTS.marginMs`, or half of what the invocation has if that is less
+   * @defaultValue 1 000, or half of what the invocation has if that is less
    */
   readonly marginMs?: number | undefined
 }

@@ -37,7 +37,7 @@ export interface ConsumeSqsOptions extends ConsumeOptions, SqsOptions {
   /**
    * How long a receive waits for a message, milliseconds, 0–20 000. Shorter costs more requests.
    *
-   * @defaultValue `DEFAULTS.longPollMs`
+   * @defaultValue 20 000
    */
   readonly longPollMs?: number | undefined
 }

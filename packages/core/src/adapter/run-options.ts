@@ -10,13 +10,13 @@ export interface RunOptions {
         /**
          * Most messages in one call of the guard, 1–100; with `transaction: 'batch'` they share one transaction.
          *
-         * @defaultValue `RUN_DEFAULTS.batchSize`
+         * @defaultValue 100
          */
         readonly size?: number | undefined
         /**
          * Milliseconds to wait for a batch to fill, counted from its first message.
          *
-         * @defaultValue 0 with `transaction: 'each'`, `RUN_DEFAULTS.lingerMs` with `'batch'`
+         * @defaultValue 0 with `transaction: 'each'`, 20 (RabbitMQ: 5) with `'batch'`
          */
         readonly lingerMs?: number | undefined
       }
@@ -32,7 +32,7 @@ export interface ConsumeOptions extends RunOptions {
    * The whole drain takes at most `drainMs`, two seconds for handlers to heed their signal, and the last calls to
    * the broker. Keep the sum below the grace period of your platform (Kubernetes: 30 s).
    *
-   * @defaultValue `RUN_DEFAULTS.drainMs`
+   * @defaultValue 20 000
    */
   readonly drainMs?: number | undefined
   /**

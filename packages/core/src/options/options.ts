@@ -167,32 +167,32 @@ export interface CommonOptions<Payload, Decoded> {
    */
   readonly fingerprint?: 'body' | 'none' | ((payload: NoInfer<Payload>) => unknown) | undefined
   /**
-   * Handlers, and with them transactions, that run at the same time. Default: `DEFAULTS.concurrency`. If you set more
+   * Handlers, and with them transactions, that run at the same time. Default: 8. If you set more
    * than the pool can carry, the guard does not start; the default is lowered.
    */
   readonly concurrency?: number | undefined
   /**
-   * How long a done event is remembered, milliseconds. Default: `DEFAULTS.dedupWindowMs`, a day more than SQS can keep a
+   * How long a done event is remembered, milliseconds. Default: 1 296 000 000 (15 days), a day more than SQS can keep a
    * message. It must be longer than the broker can take to bring a message back.
    */
   readonly dedupWindowMs?: number | undefined
   /**
-   * Time limit of a claim, milliseconds on the store's clock; renewed at a third of it. Default: `DEFAULTS.leaseMs`.
+   * Time limit of a claim, milliseconds on the store's clock; renewed at a third of it. Default: 30 000.
    * After a crash no other process takes the event over sooner.
    */
   readonly leaseMs?: number | undefined
   /**
    * Longest run of a handler, milliseconds. After it the signal aborts, the transaction is rolled back, `tx` refuses, and
-   * the attempt has failed. Default: `DEFAULTS.deadlineMs`. Always finite: a hung call would hold a connection without end.
+   * the attempt has failed. Default: 60 000. Always finite: a hung call would hold a connection without end.
    * With `leases` alone nothing stops a handler that ignores its signal: its next attempt may run beside it.
    */
   readonly deadlineMs?: number | undefined
   /**
    * Longest wait for an event that another process is running, milliseconds. Then the delivery is deferred. Default:
-   * `DEFAULTS.claimWaitMs`, too short for waiting copies to exhaust the pool.
+   * 250, too short for waiting copies to exhaust the pool.
    */
   readonly claimWaitMs?: number | undefined
-  /** Waits between half of `baseMs` × 2ⁿ and the whole, never more than `maxMs`. Defaults: `DEFAULTS.retry`. */
+  /** Waits between half of `baseMs` × 2ⁿ and the whole, never more than `maxMs`. Defaults: 10 attempts, 1 000 and 300 000 ms. */
   readonly retry?:
     | {
         /** Runs of the handler, crashes included, before the event is dead-lettered. */

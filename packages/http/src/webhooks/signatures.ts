@@ -27,7 +27,7 @@ export type Secrets = string | readonly string[]
 export interface SignatureOptions {
   /**
    * How far the timestamp of a signature may be from the clock of the guard, in both directions, milliseconds,
-   * 1 000–86 400 000. @defaultValue `SIGNATURE_DEFAULTS.toleranceMs`
+   * 1 000–86 400 000. @defaultValue 300 000 (5 minutes)
    */
   readonly toleranceMs?: number | undefined
 }
