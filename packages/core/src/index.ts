@@ -48,6 +48,7 @@ export {
   messageId,
   payloadHash,
   position,
+  recordKey,
   snsKey,
 } from './identity/resolvers.ts'
 

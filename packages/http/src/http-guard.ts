@@ -1,5 +1,5 @@
 import { ConfigurationError, InvalidPayloadError } from '@onceward/core'
-import { attachHealthPort, type Backlog, pauseOf } from '@onceward/core/adapter'
+import { attachHealthPort, attachRoutePort, type Backlog, pauseOf } from '@onceward/core/adapter'
 import { afterAnswer, type MaybeAsync, toEventKey } from '@onceward/core/edge'
 import { type Outcome, type ProblemName, problem, type Refused } from './answer/outcome.ts'
 import { toWebResponse } from './answer/reply.ts'
@@ -100,9 +100,12 @@ export function createHttpGuard<Tx = undefined, Decoded = unknown, Payload = Dec
 /** The guard as its user sees it. */
 export function makeHttpGuard(running: RunningHttpGuard): HttpGuard {
   const { guard, port } = running
+  const fetch = async (request: Request, budgetMs?: number): Promise<Response> =>
+    toWebResponse(replyTo(await running.handle(fromWebRequest(request), budgetMs)))
   const made: HttpGuard = {
     consumer: guard.consumer,
-    fetch: async (request) => toWebResponse(replyTo(await running.handle(fromWebRequest(request)))),
+    // Servers such as Bun's call it with more arguments of their own.
+    fetch: (request) => fetch(request),
     open: () => port.open(),
     health: () => ({
       state: port.closing.aborted ? 'closed' : pauseOf(port) ? 'unavailable' : 'ready',
@@ -113,6 +116,7 @@ export function makeHttpGuard(running: RunningHttpGuard): HttpGuard {
     close: () => running.close(),
   }
   attachHealthPort(made, port)
+  attachRoutePort(made, { port, fetch })
   Object.defineProperty(made, PORT, { value: running })
   return made
 }

@@ -90,6 +90,9 @@ export interface LaterPlan extends Pick<CommonOptions<unknown, unknown>, 'retry'
   readonly requestHeaders: readonly string[]
 }
 
+/** How long the caller can wait for the handler, milliseconds. Undefined: as long as its deadline. */
+type LeftMs = () => number | undefined
+
 /** Methods that have effects. A safe method needs no key, and repeating it does no harm. */
 const METHODS: readonly string[] = ['POST', 'PUT', 'PATCH', 'DELETE']
 
@@ -142,10 +145,16 @@ export class RunningHttpGuard {
     return this.#inFlight
   }
 
-  async handle(incoming: IncomingRequest): Promise<Outcome> {
+  /** @param budgetMs - Milliseconds until the handler must have ended, if that is less than its deadline. */
+  async handle(incoming: IncomingRequest, budgetMs?: number): Promise<Outcome> {
+    const { runtime } = this.port
+    const endsAtMs = budgetMs === undefined ? undefined : runtime.monotonic() + budgetMs
     this.#inFlight += 1
     try {
-      return await this.#handle(incoming)
+      return await this.#handle(
+        incoming,
+        () => endsAtMs && Math.max(1, endsAtMs - runtime.monotonic()),
+      )
     } catch (error) {
       const outcome = outcomeOfThrown(error)
       if (outcome.kind === 'threw') this.#report(outcome.error, incoming)
@@ -179,7 +188,7 @@ export class RunningHttpGuard {
     )
   }
 
-  async #handle(incoming: IncomingRequest): Promise<Outcome> {
+  async #handle(incoming: IncomingRequest, leftMs: LeftMs): Promise<Outcome> {
     const { method } = incoming
     if (!METHODS.includes(method)) {
       return problem('method-not-allowed', { headers: { allow: METHODS.join(', ') } })
@@ -192,16 +201,22 @@ export class RunningHttpGuard {
     }
     this.#held += 1
     try {
-      return await this.#identifyAndRun(incoming, bytes)
+      return await this.#identifyAndRun(incoming, bytes, leftMs)
     } finally {
       this.#held -= 1
     }
   }
 
-  async #identifyAndRun(incoming: IncomingRequest, bytes: Uint8Array): Promise<Outcome> {
+  async #identifyAndRun(
+    incoming: IncomingRequest,
+    bytes: Uint8Array,
+    leftMs: LeftMs,
+  ): Promise<Outcome> {
     const request = incoming.withBytes(bytes)
     const identifying = this.#plan.identify(request, incoming)
-    const identity = isPromise(identifying) ? await this.#inTime(identifying) : identifying
+    const identity = isPromise(identifying)
+      ? await this.#inTime(identifying, leftMs())
+      : identifying
     if (identity === LATE) return problem('timed-out', { headers: { 'retry-after': '1' } })
     if ('kind' in identity) return identity.outcome
     const { decode, onHangUp } = this.#plan.options
@@ -212,7 +227,8 @@ export class RunningHttpGuard {
         headers: { 'accept-post': 'application/json', 'accept-encoding': 'gzip, deflate, br' },
       })
     }
-    const hooks = onHangUp === 'abort' ? { abort: incoming.hangUp() } : {}
+    const abort = onHangUp === 'abort' ? { abort: incoming.hangUp() } : {}
+    const hooks = { ...abort, budgetMs: leftMs() }
     const { target } = incoming
     const coding = codingOf(incoming)
     const types = { contentType, contentEncoding: coding }
@@ -220,9 +236,13 @@ export class RunningHttpGuard {
   }
 
   /** The user's function may give no answer. */
-  async #inTime<Answer>(identifying: Promise<Answer>): Promise<Answer | typeof LATE> {
+  async #inTime<Answer>(
+    identifying: Promise<Answer>,
+    leftMs = Number.POSITIVE_INFINITY,
+  ): Promise<Answer | typeof LATE> {
     const { logger, runtime, settings } = this.port
-    const answer = await answerWithin(runtime, identifying, settings.deadlineMs)
+    const limitMs = Math.min(settings.deadlineMs, leftMs)
+    const answer = await answerWithin(runtime, identifying, limitMs)
     if (answer === LATE) {
       logger.error(
         { consumer: this.guard.consumer },

@@ -1,8 +1,13 @@
 import type { Guard } from '@onceward/core'
 import type {
+  APIGatewayProxyHandler,
+  APIGatewayProxyHandlerV2,
   Context,
+  DynamoDBStreamHandler,
   EventBridgeHandler,
   Handler,
+  KinesisStreamHandler,
+  LambdaFunctionURLHandler,
   MSKEvent,
   SelfManagedKafkaEvent,
   SNSHandler,
@@ -12,8 +17,12 @@ import { expectTypeOf } from 'vitest'
 import {
   type KafkaBatchResponse,
   type LambdaContext,
+  type LambdaHttpGuard,
+  lambdaDynamoDbStream,
   lambdaEventBridge,
+  lambdaHttp,
   lambdaKafka,
+  lambdaKinesis,
   lambdaSns,
   lambdaSqs,
 } from './index.ts'
@@ -27,6 +36,17 @@ expectTypeOf(lambdaEventBridge(guard)).toExtend<EventBridgeHandler<string, unkno
 expectTypeOf(lambdaKafka(guard)).toExtend<Handler<MSKEvent, KafkaBatchResponse | undefined>>()
 expectTypeOf(lambdaKafka(guard)).toExtend<
   Handler<SelfManagedKafkaEvent, KafkaBatchResponse | undefined>
+>()
+
+expectTypeOf(lambdaKinesis(guard)).toExtend<KinesisStreamHandler>()
+expectTypeOf(lambdaDynamoDbStream(guard)).toExtend<DynamoDBStreamHandler>()
+
+declare const route: LambdaHttpGuard
+expectTypeOf(lambdaHttp(route)).toExtend<APIGatewayProxyHandlerV2>()
+expectTypeOf(lambdaHttp(route)).toExtend<LambdaFunctionURLHandler>()
+// Its type asks for three arguments.
+expectTypeOf(lambdaHttp(route)).returns.resolves.toExtend<
+  Awaited<Exclude<ReturnType<APIGatewayProxyHandler>, void>>
 >()
 
 lambdaSqs(guard, { deadLetter: 'redrive', marginMs: 500, partialResponses: true })

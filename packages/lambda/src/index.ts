@@ -1,4 +1,10 @@
 export { type LambdaEventBridgeHandler, lambdaEventBridge } from './event-bridge.ts'
+export {
+  type LambdaHttpGuard,
+  type LambdaHttpHandler,
+  type LambdaHttpResponse,
+  lambdaHttp,
+} from './http.ts'
 export type { LambdaContext } from './invocation.ts'
 export {
   type KafkaBatchResponse,
@@ -13,6 +19,7 @@ export {
   type LambdaOptions,
   type LambdaSnsOptions,
   type LambdaSqsOptions,
+  type LambdaStreamOptions,
   type VisibilityChange,
 } from './options.ts'
 export { type LambdaSnsEvent, type LambdaSnsHandler, lambdaSns } from './sns.ts'
@@ -22,3 +29,10 @@ export {
   lambdaSqs,
   type SqsBatchResponse,
 } from './sqs.ts'
+export {
+  type LambdaStreamEvent,
+  type LambdaStreamHandler,
+  lambdaDynamoDbStream,
+  lambdaKinesis,
+  type StreamBatchResponse,
+} from './streams.ts'

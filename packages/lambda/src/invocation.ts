@@ -83,16 +83,8 @@ async function runWithin(parts: Parts, leftMs: number | undefined, work: Work): 
   const { port, settings } = parts
   if (leftMs === undefined) return runAll(parts, work, {})
   const { runtime } = port
-  const marginMs = settings.marginMs ?? Math.min(DEFAULTS.marginMs, leftMs / 2)
-  const budgetMs = leftMs - marginMs
-  if (budgetMs < LEAST_BUDGET_MS) {
-    // A handler that is cut off as soon as it starts would use up the attempts of an event that never had a chance.
-    port.logger.error(
-      { consumer: port.settings.consumer, leftMs, marginMs },
-      'an invocation has no time for handlers and runs nothing: raise the timeout of the function, or lower marginMs',
-    )
-    return
-  }
+  const { budgetMs, marginMs } = budgetOf(port, leftMs, settings.marginMs)
+  if (budgetMs === undefined) return
   const endsAtMs = runtime.monotonic() + budgetMs
   const stop = new AbortController()
   const cancelStop = runtime.setTimer(() => stop.abort(), budgetMs * (1 - NO_START_SHARE))
@@ -107,6 +99,23 @@ async function runWithin(parts: Parts, leftMs: number | undefined, work: Work): 
       'an invocation ended before its runs: their messages come again. Check the store, or raise marginMs',
     )
   }
+}
+
+/** The time for handlers and the margin after it, ms. No budget: there is no time to run anything. */
+export function budgetOf(
+  port: Pick<GuardPort, 'logger' | 'settings'>,
+  leftMs: number,
+  given: number | undefined,
+): { readonly budgetMs: number | undefined; readonly marginMs: number } {
+  const marginMs = given ?? Math.min(DEFAULTS.marginMs, leftMs / 2)
+  const budgetMs = leftMs - marginMs
+  if (budgetMs >= LEAST_BUDGET_MS) return { budgetMs, marginMs }
+  // A handler that is cut off as soon as it starts would use up the attempts of an event that never had a chance.
+  port.logger.error(
+    { consumer: port.settings.consumer, leftMs, marginMs },
+    'an invocation has no time for handlers and runs nothing: raise the timeout of the function, or lower marginMs',
+  )
+  return { budgetMs: undefined, marginMs }
 }
 
 interface Limits {
@@ -170,8 +179,19 @@ function describe(settlement: Settlement | undefined): string {
 }
 
 /** The error for an event that another event source sent, or that a middleware has changed. */
-export function wrongEvent(wrapper: Wrapper, expected: string): ConfigurationError {
+export function wrongEvent(wrapper: Wrapper | 'lambdaHttp', expected: string): ConfigurationError {
   return new ConfigurationError(
-    `${wrapper} expected ${expected}, got another event. Check the trigger of the function: lambdaSqs, lambdaKafka, lambdaSns and lambdaEventBridge take the events of one source each, as Lambda hands them over. A middleware that parses records, such as @middy/event-normalizer, must not run before them.`,
+    `${wrapper} expected ${expected}, got another event. Check the trigger of the function: each function of @onceward/lambda takes the events of one source, as Lambda hands them over. A middleware that parses records, such as @middy/event-normalizer, must not run before them.`,
   )
+}
+
+/**
+ * The records of an event, or the event itself where a pipe of EventBridge sent it.
+ *
+ * @throws {@link ConfigurationError}
+ */
+export function recordsOf(wrapper: Wrapper, event: unknown): readonly unknown[] {
+  const records: unknown = Array.isArray(event) ? event : fieldsOf(event)['Records']
+  if (Array.isArray(records)) return records
+  throw wrongEvent(wrapper, 'an event with `Records`, or the records of a pipe')
 }

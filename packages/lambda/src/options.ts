@@ -65,6 +65,10 @@ export interface LambdaKafkaOptions
     DestinationOptions {}
 export interface LambdaSnsOptions extends LambdaOptions, DestinationOptions {}
 export interface LambdaEventBridgeOptions extends LambdaOptions, DestinationOptions {}
+export interface LambdaStreamOptions
+  extends LambdaOptions,
+    PartialResponseOptions,
+    DestinationOptions {}
 
 /** Every default of this package, in milliseconds where the name says so. */
 export const DEFAULTS: Readonly<Record<'marginMs', number>> = Object.freeze({ marginMs: 1_000 })
@@ -77,13 +81,19 @@ export interface Settings {
   readonly isDeadLetterMoved: boolean
 }
 
-/** Every option of the four wrappers. */
+/** Every option of the wrappers of event sources. */
 type AnyOptions = Omit<LambdaSqsOptions, 'deadLetter'> & {
   readonly deadLetter?: 'redrive' | 'destination' | undefined
 }
 
 /** The functions of this package, as their users write them. */
-export type Wrapper = 'lambdaSqs' | 'lambdaKafka' | 'lambdaSns' | 'lambdaEventBridge'
+export type Wrapper =
+  | 'lambdaSqs'
+  | 'lambdaKafka'
+  | 'lambdaSns'
+  | 'lambdaEventBridge'
+  | 'lambdaKinesis'
+  | 'lambdaDynamoDbStream'
 
 const SQS: KnownNames<LambdaSqsOptions> = {
   marginMs: true,
@@ -91,7 +101,7 @@ const SQS: KnownNames<LambdaSqsOptions> = {
   deadLetter: true,
   changeVisibility: true,
 }
-const KAFKA: KnownNames<LambdaKafkaOptions> = {
+const KAFKA: KnownNames<LambdaKafkaOptions & LambdaStreamOptions> = {
   marginMs: true,
   partialResponses: true,
   deadLetter: true,
@@ -107,7 +117,19 @@ const WRAPPERS: Readonly<Record<Wrapper, readonly [names: object, place: string]
   lambdaKafka: [KAFKA, 'destination'],
   lambdaSns: [ASYNC, 'destination'],
   lambdaEventBridge: [ASYNC, 'destination'],
+  lambdaKinesis: [KAFKA, 'destination'],
+  lambdaDynamoDbStream: [KAFKA, 'destination'],
 }
+
+/** @throws {@link ConfigurationError} */
+export function resolveMargin(options: LambdaOptions): number | undefined {
+  refuseUnknownNames('lambdaHttp', options, { marginMs: true })
+  refuseProblems(marginProblems(options.marginMs))
+  return options.marginMs
+}
+
+const marginProblems = (marginMs: unknown): readonly string[] =>
+  rangeProblems('marginMs', marginMs, [100, 60_000])
 
 /** @throws {@link ConfigurationError} with every problem at once. */
 export function resolveSettings(
@@ -143,5 +165,5 @@ function problemsOf(options: AnyOptions, guard: GuardSettings, place: string): r
     ],
   ]
   const broken = problems.filter(([isBroken]) => isBroken).map(([, problem]) => problem)
-  return [...broken, ...rangeProblems('marginMs', marginMs, [100, 60_000])]
+  return [...broken, ...marginProblems(marginMs)]
 }

@@ -241,3 +241,11 @@ test('a message of an SNS topic has its key, and a handler reads the message of 
     },
   ])
 })
+
+test('a pipe of EventBridge sends the records alone', async () => {
+  const { guard, effects } = setUp()
+  const records = [sqsRecord({ id: 'a' }), sqsRecord({ id: 'b', body: { does: 'fails' } })]
+  expect(idsOf(await lambdaSqs(guard)(records, contextOf(30_000)))).toEqual(['b'])
+  expect(effects).toEqual(['a'])
+  await guard.close()
+})

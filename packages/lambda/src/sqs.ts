@@ -1,21 +1,18 @@
 import { endsWithin, type Guard, type GuardPort, portOf } from '@onceward/core/adapter'
 import { describeError } from '@onceward/core/edge'
-import { fieldsOf } from './fields.ts'
 import {
   createInvoke,
   type LambdaContext,
   leftMsOf,
+  recordsOf,
   type Settled,
   throwIfUnfinished,
-  wrongEvent,
 } from './invocation.ts'
 import type { LambdaSqsOptions } from './options.ts'
 import { groupOf, type Message, toDelivery } from './sqs-delivery.ts'
 
-/** What is used of an event of SQS. */
-export interface LambdaSqsEvent {
-  readonly Records: readonly object[]
-}
+/** What is used of an event of SQS. A pipe of EventBridge sends the records alone. */
+export type LambdaSqsEvent = { readonly Records: readonly object[] } | readonly object[]
 
 /** The messages that SQS must send again. */
 export interface SqsBatchResponse {
@@ -50,9 +47,7 @@ export function lambdaSqs(guard: Guard, options: LambdaSqsOptions = {}): LambdaS
   const port = portOf(guard)
   const { changeVisibility, partialResponses = true } = options
   return async (event, context) => {
-    const records: unknown = fieldsOf(event)['Records']
-    if (!Array.isArray(records)) throw wrongEvent('lambdaSqs', 'an event of SQS with `Records`')
-    const settled = await invoke(records.map(toDelivery), context)
+    const settled = await invoke(recordsOf('lambdaSqs', event).map(toDelivery), context)
     const unfinished = unfinishedOf(settled)
     if (changeVisibility !== undefined) {
       const limitMs = Math.min(CHANGES_MS, (leftMsOf(context) ?? Number.POSITIVE_INFINITY) / 2)

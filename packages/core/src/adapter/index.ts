@@ -24,6 +24,7 @@ export {
   type Availability,
   attachHealthPort,
   attachPort,
+  attachRoutePort,
   type Backlog,
   type Guard,
   type GuardPort,
@@ -32,7 +33,9 @@ export {
   healthPortOf,
   pauseOf,
   portOf,
+  type RoutePort,
   type RunHooks,
+  routePortOf,
 } from '../model/guard-port.ts'
 export type { Release } from '../model/runtime.ts'
 export { isConflict } from '../model/state-machine.ts'

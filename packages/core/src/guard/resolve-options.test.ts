@@ -35,7 +35,7 @@ test('fills in the defaults, which are frozen', () => {
     fingerprintRule: 1,
     runtime: systemRuntime,
   })
-  expect(resolve(good).eventKey).toHaveLength(4)
+  expect(resolve(good).eventKey).toHaveLength(5)
   expect(Object.isFrozen(resolve(good))).toBe(true)
   expect(Object.isFrozen(DEFAULTS) && Object.isFrozen(DEFAULTS.retry)).toBe(true)
 })

@@ -6,6 +6,7 @@ import {
   cloudEventKey,
   eventBridgeKey,
   idempotencyKeyHeader,
+  recordKey,
   snsKey,
 } from '../identity/resolvers.ts'
 import { ConfigurationError } from '../model/errors.ts'
@@ -21,7 +22,13 @@ import { consoleLogger } from '../support/default-logger.ts'
 /** One for the process, because they share its terminal. */
 export const defaultLogger: Logger = consoleLogger(systemRuntime)
 
-const DEFAULT_KEYS = [cloudEventKey(), idempotencyKeyHeader(), snsKey(), eventBridgeKey()]
+const DEFAULT_KEYS = [
+  cloudEventKey(),
+  idempotencyKeyHeader(),
+  snsKey(),
+  eventBridgeKey(),
+  recordKey(),
+]
 
 /**
  * Checks the options of a guard and applies the defaults, once.

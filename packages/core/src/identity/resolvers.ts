@@ -75,6 +75,18 @@ export function eventBridgeKey(): Resolver {
   return ownResolver(({ body }) => readEventBridge(body)?.id)
 }
 
+/**
+ * The id of a record that `lambdaKinesis` or `lambdaDynamoDbStream` of `@onceward/lambda` was given: of DynamoDB the id of the
+ * change, of Kinesis the place in the stream. A producer that puts a record into Kinesis twice makes two places: if it may,
+ * take the key from the payload.
+ */
+export function recordKey(): Resolver {
+  return ownResolver(({ messageId, source }) => {
+    if (source.broker === 'dynamodb') return messageId
+    return source.broker === 'kinesis' ? positionOf({ source }) : undefined
+  })
+}
+
 /** SHA-256 of the raw body: two events with the same bytes are one event, for the whole dedup window. */
 export function payloadHash(): Resolver {
   return ownResolver(({ body }) => compose('payload', hash('sha256', body, 'hex')))

@@ -188,3 +188,27 @@ export function healthPortOf(guard: unknown): HealthPort {
   }
   return (port ?? health) as HealthPort
 }
+
+/** What a platform that runs routes itself, such as Lambda, uses of a guard of requests. Not for users. */
+export interface RoutePort {
+  readonly port: GuardPort
+  /** @param budgetMs - Milliseconds until the handler must have ended, at most its deadline. */
+  fetch(request: Request, budgetMs: number | undefined): Promise<Response>
+}
+
+const ROUTE_PORT = Symbol.for('onceward.route-port')
+
+export function attachRoutePort(guard: object, route: RoutePort): void {
+  Object.defineProperty(guard, ROUTE_PORT, { value: route })
+}
+
+/** @throws {@link ConfigurationError} if `guard` was not made by `createHttpGuard` or `createWebhookGuard`. */
+export function routePortOf(caller: string, guard: unknown): RoutePort {
+  const route: unknown = Reflect.get(Object(guard), ROUTE_PORT)
+  if (route === undefined) {
+    throw new ConfigurationError(
+      `${caller} expected a guard made by createHttpGuard() or createWebhookGuard().`,
+    )
+  }
+  return route as RoutePort
+}

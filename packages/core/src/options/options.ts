@@ -149,7 +149,8 @@ export interface CommonOptions<Payload, Decoded> {
   readonly schema?: StandardSchemaV1<unknown, Payload> | undefined
   /**
    * Identity of the event as its producer means it: a well-formed string or a safe integer, 1–1024 bytes. The first
-   * resolver that finds one wins. Default: `[cloudEventKey(), idempotencyKeyHeader(), snsKey(), eventBridgeKey()]`.
+   * resolver that finds one wins. Default:
+   * `[cloudEventKey(), idempotencyKeyHeader(), snsKey(), eventBridgeKey(), recordKey()]`.
    * Broker ids are not a default, because a copy that the producer sends has a new id. Envelopes that know the key of their
    * messages (`decode: unwrapMassTransit()`, `decode: debezium()`) are tried first.
    */

@@ -114,7 +114,8 @@ export const OPTIONS: OptionTable = {
   },
   eventKey: {
     type: 'Resolver | Resolver[]',
-    defaultText: '[cloudEventKey(), idempotencyKeyHeader(), snsKey(), eventBridgeKey()]',
+    defaultText:
+      '[cloudEventKey(), idempotencyKeyHeader(), snsKey(), eventBridgeKey(), recordKey()]',
     rule: resolvers,
     meaning:
       'Identity of the event, as its producer means it. The first resolver that finds one wins.',
