@@ -15,5 +15,6 @@ export {
   type DeadLetterTarget,
   type WrapAmqpOptions,
 } from './options.ts'
+export { settleAmqp } from './settle.ts'
 export { assertRetryTopology } from './topology.ts'
 export { type WrappedAmqp, wrapAmqp } from './wrap.ts'

@@ -1,3 +1,4 @@
+import { setTimeout as pause } from 'node:timers/promises'
 import type { Logger, Settlement } from '@onceward/core'
 import {
   type DeadLetterPlace,
@@ -9,6 +10,7 @@ import {
 } from '@onceward/core/adapter'
 import type { Runtime } from '@onceward/core/ports'
 import type { ConsumeMessage } from 'amqplib'
+import type { AmqpChannel } from './client.ts'
 import type { DelayQueues } from './clients/delay-queues.ts'
 import type { Publisher } from './clients/publisher.ts'
 import { placeOf, sentByOwnKey } from './dead-letter.ts'
@@ -236,4 +238,56 @@ function notPublished(context: SettleContext, received: Received, error: unknown
   const reason = classifyError(error).text
   const fields = { queue: context.settings.queue, deliveryTag: tagOf(received), reason }
   context.logger.error(fields, 'a dead letter could not be published; it will be tried again')
+}
+
+/** Longest wait for a message that is not due, ms: RabbitMQ takes a message back after half an hour by default. */
+const LONGEST_WAIT_MS = 600_000
+const LEAST_WAIT_MS = 1_000
+
+/**
+ * Settles a message whose consumer a framework owns, such as a NestJS microservice:
+ * `await settleAmqp(channel, message, await guard.process(fromAmqpMessage(message, queue)))`.
+ *
+ * What is done is acked. What is dead is rejected, so the queue's dead-letter exchange gets it; without one RabbitMQ
+ * discards it, and the record in the inbox is what remains. Everything else returns to the queue, in the order of its due
+ * time: the message is held until then, for ten minutes at most, and counts against the prefetch. `consumeAmqp` and
+ * `wrapAmqp` use delay queues instead.
+ *
+ * @returns False if the channel was closed before: RabbitMQ delivers the message again.
+ *
+ * @example
+ * ```ts
+ * import { fromAmqpMessage, settleAmqp } from '@onceward/amqp'
+ *
+ * const settlement = await billing.process(fromAmqpMessage(message, 'orders'))
+ * await settleAmqp(channel, message, settlement)
+ * ```
+ */
+export async function settleAmqp(
+  channel: Pick<AmqpChannel, 'ack' | 'nack'>,
+  message: ConsumeMessage,
+  settlement: Settlement,
+): Promise<boolean> {
+  const { kind } = settlement
+  if (kind === 'ack') return isTold(() => channel.ack(message))
+  if (kind === 'dead-letter') return isTold(() => channel.nack(message, false, false))
+  const isClosing = kind === 'abandon' && settlement.reason === 'closing'
+  if (!isClosing) {
+    const waitMs = kind === 'defer' ? settlement.until - Date.now() : 0
+    // Returned at once, it would be delivered at once.
+    await pause(Math.min(Math.max(LEAST_WAIT_MS, waitMs), LONGEST_WAIT_MS), undefined, {
+      ref: false,
+    })
+  }
+  return isTold(() => channel.nack(message, false, true))
+}
+
+/** amqplib throws for a channel that is closed. */
+function isTold(tell: () => unknown): boolean {
+  try {
+    tell()
+    return true
+  } catch {
+    return false
+  }
 }

@@ -144,3 +144,19 @@ describe('a request that is refused', () => {
     await guard.close()
   })
 })
+
+// Red without the warning: a provider that posts text/plain gets 415 until it gives up, and nobody hears of it.
+test('a content type that is refused is reported once, with the option that reads it', async () => {
+  const lines: unknown[][] = []
+  const logger = { ...silent, warn: (...line: unknown[]) => void lines.push(line) }
+  const guard = guardOf(charged, { logger })
+  for (const contentType of ['text/plain', 'text/plain', 'application/xml']) {
+    const headers = { 'content-type': contentType, 'idempotency-key': 'k' }
+    const request = new Request('http://a', { method: 'POST', headers, body: 'a=1' })
+    expect((await guard.fetch(request)).status).toBe(415)
+  }
+  expect(lines).toMatchObject([
+    [{ contentType: 'text/plain' }, expect.stringContaining('`decode`')],
+    [{ contentType: 'application/xml' }, expect.stringContaining('`decode`')],
+  ])
+})

@@ -96,6 +96,10 @@ type LeftMs = () => number | undefined
 /** Methods that have effects. A safe method needs no key, and repeating it does no harm. */
 const METHODS: readonly string[] = ['POST', 'PUT', 'PATCH', 'DELETE']
 
+/** Most content types that are reported, and characters of each: senders choose them. */
+const MOST_TYPES = 10
+const LONGEST_TYPE = 100
+
 /** Takes requests through the guard and never rejects. */
 export class RunningHttpGuard {
   readonly guard: Guard
@@ -104,6 +108,7 @@ export class RunningHttpGuard {
   readonly #route: RouteHandler
   readonly #source: Delivery['source']
   readonly #endOpening: () => void
+  readonly #refusedTypes = new Set<string>()
   #inFlight = 0
   /** Requests that the engine has: running, or waiting with their bodies in memory. */
   #held = 0
@@ -220,8 +225,9 @@ export class RunningHttpGuard {
     if (identity === LATE) return problem('timed-out', { headers: { 'retry-after': '1' } })
     if ('kind' in identity) return identity.outcome
     const { decode, onHangUp } = this.#plan.options
-    const contentType = headerOf(incoming, 'content-type')
+    const contentType = identity.contentType ?? headerOf(incoming, 'content-type')
     if (decode === undefined && !isReadable(incoming, bytes, contentType)) {
+      this.#warnOfContentType(contentType)
       return problem('unsupported-media-type', {
         detail: 'Send JSON in UTF-8, with the content coding gzip, deflate or br, or without one.',
         headers: { 'accept-post': 'application/json', 'accept-encoding': 'gzip, deflate, br' },
@@ -233,6 +239,17 @@ export class RunningHttpGuard {
     const coding = codingOf(incoming)
     const types = { contentType, contentEncoding: coding }
     return this.#run({ ...identity, request: this.#seen(request), target, ...types }, hooks)
+  }
+
+  /** A sender that nobody can ask gives up, so each content type is reported once. */
+  #warnOfContentType(contentType: string | undefined): void {
+    const shown = String(contentType).slice(0, LONGEST_TYPE)
+    if (this.#refusedTypes.has(shown) || this.#refusedTypes.size >= MOST_TYPES) return
+    this.#refusedTypes.add(shown)
+    this.port.logger.warn(
+      { consumer: this.guard.consumer, contentType: shown },
+      'a request is answered 415 because its body is not JSON, or is compressed: set the option `decode` to read it',
+    )
   }
 
   /** The user's function may give no answer. */

@@ -15,4 +15,5 @@ export {
   type SqsOptions,
   type WrapSqsOptions,
 } from './options.ts'
+export { type SettleSqsOptions, settleSqs } from './settle.ts'
 export { type WrappedSqs, wrapSqs } from './wrap.ts'

@@ -1,15 +1,18 @@
-import type { Logger, Settlement } from '@onceward/core'
+import type { Message } from '@aws-sdk/client-sqs'
+import { ConfigurationError, type Logger, type Settlement } from '@onceward/core'
 import {
   andThen,
   type DeadLetterPlace,
   type GuardPort,
   type MaybeAsync,
+  refuseUnknownNames,
   type Settle,
   settleBy,
   type Verbs,
 } from '@onceward/core/adapter'
-import type { Runtime } from '@onceward/core/ports'
-import type { SqsApi } from './client.ts'
+import { type Runtime, systemRuntime } from '@onceward/core/ports'
+import type { SqsApi, SqsClient } from './client.ts'
+import { createSqsApi } from './clients/aws-sdk.ts'
 import { BatchRequests, type EntryAnswer } from './clients/batch-requests.ts'
 import { placeOf } from './dead-letter.ts'
 import type { Received } from './delivery.ts'
@@ -209,4 +212,69 @@ function refused(
 function notPublished(context: SettleContext, received: Received, error: unknown): void {
   const fields = { queue: context.queueUrl, messageId: received.message.MessageId, err: error }
   context.logger.error(fields, 'a dead letter could not be published; it will be tried again')
+}
+
+/** What {@link settleSqs} needs to know of the queue. */
+export interface SettleSqsOptions {
+  readonly queueUrl: string
+  /**
+   * `'redrive'` (default): a dead message is left to the redrive policy of the queue. `'inbox'`: its record in the inbox is
+   * enough, and the message is deleted. Never without an inbox.
+   */
+  readonly deadLetter?: 'redrive' | 'inbox' | undefined
+}
+
+/** A dead message that is left to the redrive policy returns after this time, ms. */
+const REDRIVE_MS = 30_000
+
+/**
+ * Settles a message whose loop a framework owns:
+ * `await settleSqs(client, message, await guard.process(fromSqsMessage(message, queueUrl)), { queueUrl })`.
+ *
+ * What is done is deleted. Everything else is hidden until it is due, as the settlement says. The framework must delete
+ * nothing itself. `consumeSqs` and `wrapSqs` also keep messages hidden while they run.
+ *
+ * @throws what the client throws, or an error if SQS refuses: the message returns after its visibility timeout.
+ *
+ * @example
+ * ```ts
+ * import { fromSqsMessage, settleSqs } from '@onceward/sqs'
+ *
+ * const settlement = await billing.process(fromSqsMessage(message, queueUrl))
+ * await settleSqs(client, message, settlement, { queueUrl })
+ * ```
+ */
+export async function settleSqs(
+  client: SqsClient,
+  { ReceiptHandle: handle }: Message,
+  settlement: Settlement,
+  options: SettleSqsOptions,
+): Promise<void> {
+  refuseUnknownNames('settleSqs', options, { queueUrl: true, deadLetter: true })
+  const { deadLetter = 'redrive', queueUrl } = options
+  const isKnown = ['redrive', 'inbox'].includes(deadLetter)
+  if (!isKnown || handle === undefined || typeof queueUrl !== 'string') throw unsettled()
+  const api = createSqsApi(client, queueUrl, systemRuntime)
+  const { kind } = settlement
+  const isOver = kind === 'ack' || (kind === 'dead-letter' && deadLetter === 'inbox')
+  const refused = isOver
+    ? await api.remove([handle])
+    : await api.changeVisibility([{ handle, seconds: visibilitySeconds(hiddenMs(settlement), 0) }])
+  const [refusal] = refused
+  if (refusal !== undefined) {
+    throw new Error(`SQS refused to settle a message (${refusal.code}). It will return.`)
+  }
+}
+
+function hiddenMs(settlement: Settlement): number {
+  if (settlement.kind === 'dead-letter') return REDRIVE_MS
+  if (settlement.kind === 'abandon' && settlement.reason === 'closing') return 0
+  // At least a second: 0 would be a hot loop.
+  return settlement.kind === 'defer' ? Math.max(1_000, settlement.until - Date.now()) : 1_000
+}
+
+function unsettled(): ConfigurationError {
+  return new ConfigurationError(
+    "settleSqs expected a received message with its ReceiptHandle, and { queueUrl, deadLetter: 'redrive' | 'inbox' }.",
+  )
 }

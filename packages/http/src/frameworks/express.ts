@@ -44,7 +44,7 @@ export function expressRoute(
 }
 
 const GONE =
-  'A body parser has read the body before expressRoute, and its bytes are gone. Mount the route before the parser, or keep the bytes: `express.json({ verify: keepRawBody })` with `keepRawBody` of @onceward/http/express.'
+  'A body parser has read the body before expressRoute, and its bytes are gone. Mount the route before the parser, or keep the bytes: `express.json({ verify: keepRawBody })` with `keepRawBody` of @onceward/http/express. In NestJS, create the application with `{ rawBody: true }`.'
 
 /** Requests whose bytes came from a body parser, which inflates compressed bodies first. */
 const inflated = new WeakSet<object>()

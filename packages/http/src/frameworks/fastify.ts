@@ -37,7 +37,7 @@ const bodies = new WeakMap<object, RawBody>()
 export function fastifyRoute(guard: HttpGuard): Route {
   const running = runningOf('fastifyRoute', guard)
   const route: Route = async (request, reply) => {
-    const body = bodies.get(request)
+    const body = bodies.get(request) ?? bodyOfNest(request)
     if (body === undefined) throw new ConfigurationError(UNREGISTERED)
     const { originalUrl: target, raw } = request
     const readBytes = (mostBytes: number): MaybeAsync<Uint8Array> =>
@@ -54,8 +54,15 @@ export function fastifyRoute(guard: HttpGuard): Route {
   return route
 }
 
+/** NestJS with `rawBody: true` keeps the bytes itself, as they are after an inflating hook. */
+function bodyOfNest(request: FastifyRequest): Pick<RawBody, 'bytes' | 'isInflated'> | undefined {
+  const { rawBody } = request as { readonly rawBody?: unknown }
+  if (!(rawBody instanceof Uint8Array)) return undefined
+  return { bytes: () => rawBody, isInflated: false }
+}
+
 const UNREGISTERED =
-  'fastifyRoute needs the bytes of the body. Write `await app.register(rawBodies)` before the route, with `rawBodies` of @onceward/http/fastify. If something wraps the handler of the route, such as @fastify/otel, say so in the options of the route: `{ config: { onceward: true } }`.'
+  'fastifyRoute needs the bytes of the body. Write `await app.register(rawBodies)` before the route, with `rawBodies` of @onceward/http/fastify. If something wraps the handler of the route, such as @fastify/otel, say so in the options of the route: `{ config: { onceward: true } }`. In NestJS, create the application with `{ rawBody: true }`.'
 
 /**
  * A plugin that keeps the bytes of bodies for guarded routes, and for no others: `await app.register(rawBodies)`.

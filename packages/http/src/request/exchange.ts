@@ -5,6 +5,8 @@ import type { HttpRequest } from './request.ts'
 export interface Identity {
   readonly key: string
   readonly tenant?: string | undefined
+  /** In place of the header, which says another one. */
+  readonly contentType?: string | undefined
 }
 
 /** One request on its way through the guard. It travels as `raw` of its delivery. */

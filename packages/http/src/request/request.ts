@@ -109,7 +109,7 @@ export function fromWebRequest(
 }
 
 export const READ_BEFORE =
-  'Something has read the body of the request before the guard, and its bytes are gone. Call the guard first.'
+  'Something has read the body of the request before the guard, and its bytes are gone. Call the guard first. In NestJS, create the application with `{ rawBody: true }` and use expressRoute or fastifyRoute.'
 
 /**
  * Reads the body of a Web Request whose body nothing has read. If the declared length is too large, nothing is read.

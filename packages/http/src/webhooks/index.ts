@@ -1,4 +1,5 @@
 export { REQUEST_HEADERS } from '../request/stored-request.ts'
+export { cloudEventId } from './cloud-event.ts'
 export {
   githubSignature,
   type Secrets,
@@ -9,6 +10,7 @@ export {
   type WebhookVerdict,
   type WebhookVerifier,
 } from './signatures.ts'
+export { type SnsFetch, type SnsSignatureOptions, snsSignature } from './sns-signature.ts'
 export {
   createWebhookGuard,
   type RunLater,

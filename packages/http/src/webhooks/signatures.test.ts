@@ -282,3 +282,25 @@ describe('property: the packages of the providers say the same', () => {
     expect(verified).toBeGreaterThan(20)
   })
 })
+
+// Red when the id is the key: the second type that somebody tries in the dashboard is a duplicate and never runs.
+test("Stripe's test events have one id, and each of them is an event", async () => {
+  const verifier = stripeSignature(SECRET)
+  const eventIdOf = async (type: string, atMs = NOW_MS): Promise<string | undefined> => {
+    const delivery = {
+      id: 'evt_00000000000000',
+      body: bodyOf('evt_00000000000000', { type }),
+      atMs,
+    }
+    const verdict = await verdictOf(verifier, headersOf('stripe', delivery), delivery.body)
+    return verdict.kind === 'verified' ? verdict.eventId : undefined
+  }
+  const ids = [
+    await eventIdOf('charge.succeeded'),
+    await eventIdOf('invoice.paid'),
+    await eventIdOf('charge.succeeded', NOW_MS + 1_000),
+  ]
+  expect(new Set(ids).size).toBe(3)
+  // The same request again is the same delivery.
+  expect(await eventIdOf('invoice.paid')).toBe(ids[1])
+})

@@ -1,4 +1,4 @@
-import { createHmac, timingSafeEqual } from 'node:crypto'
+import { createHmac, hash, timingSafeEqual } from 'node:crypto'
 import { ConfigurationError } from '@onceward/core'
 import { rangeProblems, refuseProblems, refuseUnknownNames } from '@onceward/core/adapter'
 import type { HttpRequest } from '../request/request.ts'
@@ -6,7 +6,14 @@ import type { HttpRequest } from '../request/request.ts'
 /** What a verifier says of a delivery. */
 export type WebhookVerdict =
   /** The provider sent it. Without an event id it is answered 400. */
-  | { readonly kind: 'verified'; readonly eventId: string | undefined }
+  | {
+      readonly kind: 'verified'
+      readonly eventId: string | undefined
+      /** The content type of the body, for providers whose header says another one. Default: that of the header. */
+      readonly contentType?: string | undefined
+    }
+  /** The verifier has dealt with it, as with a handshake: it is answered 200, and nothing runs. The note is logged. */
+  | { readonly kind: 'handled'; readonly note: string; readonly fields?: object | undefined }
   /** It is answered 401. */
   | { readonly kind: 'refused' }
 
@@ -15,10 +22,14 @@ export type WebhookVerdict =
  *
  * @param nowMs - Milliseconds since 1970, on the clock of the guard.
  */
-export type WebhookVerifier = (
-  request: Pick<HttpRequest, 'headers' | 'bytes'>,
-  nowMs: number,
-) => WebhookVerdict | Promise<WebhookVerdict>
+export interface WebhookVerifier {
+  (
+    request: Pick<HttpRequest, 'headers' | 'bytes'>,
+    nowMs: number,
+  ): WebhookVerdict | Promise<WebhookVerdict>
+  /** Logged as a warning when a guard is made with it. */
+  readonly advice?: string | undefined
+}
 
 /** One secret, or several while they are rotated: a delivery that is signed with any of them is verified. */
 export type Secrets = string | readonly string[]
@@ -39,8 +50,12 @@ export const SIGNATURE_DEFAULTS: Readonly<Record<'toleranceMs', number>> = Objec
 
 const REFUSED: WebhookVerdict = { kind: 'refused' }
 
+/** Stripe sends it with every test event. */
+const TEST_ID = /^evt_0+$/
+
 /**
- * Stripe's `Stripe-Signature`, with a timestamp. The event id is the `id` of the body.
+ * Stripe's `Stripe-Signature`, with a timestamp. The event id is the `id` of the body. All test events of the dashboard
+ * have one id (`evt_00000000000000`), so that of each is made of what was signed.
  *
  * @param secrets - The signing secret of the endpoint (`whsec_…`), not an API key.
  * @throws {@link ConfigurationError} that never shows a secret.
@@ -59,8 +74,16 @@ export function stripeSignature(secrets: Secrets, options: SignatureOptions = {}
     const timestamp = valuesOf('t').at(-1)
     if (!isRecent(timestamp, nowMs, toleranceMs)) return REFUSED
     const given = { encoding: 'hex', texts: valuesOf('v1') } as const
-    if (!isSigned(keys, [`${timestamp}.`, bytes], given)) return REFUSED
-    return { kind: 'verified', eventId: idOfBody(bytes) }
+    const signed = [`${timestamp}.`, bytes]
+    if (!isSigned(keys, signed, given)) return REFUSED
+    const id = idOfBody(bytes)
+    const isTest = id !== undefined && TEST_ID.test(id)
+    return {
+      kind: 'verified',
+      eventId: isTest
+        ? `${id}:${hash('sha256', Buffer.concat(signed.map((part) => Buffer.from(part))), 'hex')}`
+        : id,
+    }
   }
 }
 

@@ -19,7 +19,7 @@ import type { Identity } from '../request/exchange.ts'
 import type { HttpRequest } from '../request/request.ts'
 import { CREDENTIALS, REQUEST_HEADERS } from '../request/stored-request.ts'
 import { type LaterPlan, RunningHttpGuard } from '../running-guard.ts'
-import type { WebhookVerifier } from './signatures.ts'
+import type { WebhookVerdict, WebhookVerifier } from './signatures.ts'
 
 /** What a guard of webhooks takes besides the options of `createHttpGuard`. */
 export interface WebhookOptions {
@@ -144,22 +144,26 @@ export function createWebhookGuard<Tx = undefined, Decoded = unknown, Payload = 
   const { eventKey, isFatal, requestHeaders, retry, run, split, verify, ...own } = given
   refuseProblems([...verifierProblems(verify), ...runProblems(given), ...splitProblems(given)])
   const clock = own.runtime ?? systemRuntime
-  return makeHttpGuard(
-    new RunningHttpGuard({
-      caller,
-      options: own,
-      handler: withAnswer(handler as HttpHandler<unknown, unknown>),
-      identify: (request) =>
-        identify(own, request, {
-          verifying: verify(request, clock.now()),
-          isSplit: split !== undefined,
-        }),
-      // Another process of the consumer ran the event with `run: 'later'`.
-      unanswered: statusOnly(200),
-      ...(split && eventKey ? { split: { itemsOf: split, keyOf: eventKey } } : {}),
-      ...(run === 'later' ? { later: laterPlan({ isFatal, requestHeaders, retry }) } : {}),
-    }),
-  )
+  const running: RunningHttpGuard = new RunningHttpGuard({
+    caller,
+    options: own,
+    handler: withAnswer(handler as HttpHandler<unknown, unknown>),
+    identify: async (request) => {
+      const verdict = await verify(request, clock.now())
+      const note = (...line: readonly [object, string]): void => logNote(running, ...line)
+      return identify(own, request, { verdict, note, isSplit: split !== undefined })
+    },
+    // Another process of the consumer ran the event with `run: 'later'`.
+    unanswered: statusOnly(200),
+    ...(split && eventKey ? { split: { itemsOf: split, keyOf: eventKey } } : {}),
+    ...(run === 'later' ? { later: laterPlan({ isFatal, requestHeaders, retry }) } : {}),
+  })
+  if (verify.advice !== undefined) logNote(running, {}, verify.advice)
+  return makeHttpGuard(running)
+}
+
+function logNote({ guard, port }: RunningHttpGuard, fields: object, note: string): void {
+  port.logger.warn({ consumer: guard.consumer, ...fields }, note)
 }
 
 const WEBHOOK_NAMES: KnownNames<AnyWebhookOptions> = {
@@ -176,7 +180,7 @@ const WEBHOOK_NAMES: KnownNames<AnyWebhookOptions> = {
 function verifierProblems(verify: unknown): readonly string[] {
   if (typeof verify === 'function') return []
   return [
-    `Expected \`verify\` to be stripeSignature(secret), githubSignature(secret), standardWebhook(secret) or a function, got ${quoted(typeof verify)}. Without it, anybody could send events.`,
+    `Expected \`verify\` to be stripeSignature(secret), githubSignature(secret), standardWebhook(secret), snsSignature() or a function, got ${quoted(typeof verify)}. Without it, anybody could send events.`,
   ]
 }
 
@@ -249,24 +253,31 @@ function withAnswer(handler: HttpHandler<unknown, unknown>): HttpHandler<unknown
   return async (event, context) => (await handler(event, context)) ?? { status: 200 }
 }
 
+interface Verified {
+  /** A verifier written by the user may return anything: only what is known here is accepted. */
+  readonly verdict: WebhookVerdict | undefined
+  readonly note: (fields: object, note: string) => void
+  readonly isSplit: boolean
+}
+
 async function identify(
   { tenant }: AnyHttpOptions,
   request: HttpRequest,
-  {
-    isSplit,
-    verifying,
-  }: { readonly verifying: ReturnType<WebhookVerifier>; readonly isSplit: boolean },
+  { isSplit, note, verdict }: Verified,
 ): Promise<Identity | Refused> {
-  const verdict = await verifying
-  // A verifier written by the user may return anything: only `verified` is accepted.
+  if (verdict?.kind === 'handled') {
+    note(verdict.fields ?? {}, String(verdict.note))
+    return { kind: 'refused', outcome: statusOnly(200) }
+  }
   if (verdict?.kind !== 'verified') {
     return { kind: 'refused', outcome: problem('signature-refused') }
   }
+  const { contentType } = verdict
   // The items of a delivery have ids of their own.
   const eventId = isSplit ? 'several' : verdict.eventId
   if (typeof eventId !== 'string' || eventId === '') {
     return { kind: 'refused', outcome: problem('event-id-missing') }
   }
-  if (tenant === 'none') return { key: eventId }
-  return ofCaller(eventId, await tenant(request))
+  const identity = tenant === 'none' ? { key: eventId } : ofCaller(eventId, await tenant(request))
+  return 'kind' in identity ? identity : { ...identity, contentType }
 }
