@@ -44,7 +44,19 @@ export class CallOrder {
   }
 }
 
-const comesBack = ({ kind }: Settlement): boolean => kind === 'defer' || kind === 'abandon'
+function comesBack(settlement: Settlement): boolean {
+  if (settlement.kind === 'abandon') return true
+  return settlement.kind === 'defer' && !isUnpublished(settlement)
+}
+
+/** The event of a message that was split is dead, and only its dead letter is not published yet. */
+function isUnpublished({ cause, reason }: Extract<Settlement, { kind: 'defer' }>): boolean {
+  return reason === 'failed' && UNPUBLISHED.has(cause)
+}
+
+const UNPUBLISHED: ReadonlySet<string | undefined> = new Set([
+  ...['dead-letter-place-down', 'publishing-elsewhere', 'running-elsewhere', 'store-error'],
+])
 
 /** Whether the settlement says that the event is processed or dead. A refused message says nothing about its event. */
 function decides(settlement: Settlement): boolean {
