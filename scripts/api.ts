@@ -49,7 +49,8 @@ function configurationsOf(name: string, directory: string): readonly ExtractorCo
   const projectFolder = join(root, 'packages', name)
   const packageJsonFullPath = join(projectFolder, 'package.json')
   const packageJson = JSON.parse(readFileSync(packageJsonFullPath, 'utf8'))
-  const entries: Readonly<Record<string, { readonly types: string }>> = packageJson.exports
+  // A package that is only a command, such as create-onceward, has none.
+  const entries: Readonly<Record<string, { readonly types: string }>> = packageJson.exports ?? {}
   return Object.entries(entries).map(([entry, { types }]) => {
     const mainEntryPointFilePath = join(projectFolder, types)
     const configObject: IConfigFile = {

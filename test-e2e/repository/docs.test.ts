@@ -175,7 +175,7 @@ describe('docs/traps.md', () => {
     for (const trap of numbered('T', 40)) {
       expect(story).toMatch(
         new RegExp(
-          `^### ${trap}\\. .+\n\n\\*Seen in .+\\* .+ \\*\\*Cost:\\*\\* .+ \\*\\*Here:\\*\\* .+ \\[Tests\\]\\(trap-tests\\.md#${trap.toLowerCase()}\\)$`,
+          `^### ${trap}\\. .+\n\n_Seen in .+_ .+ \\*\\*Cost:\\*\\* .+ \\*\\*Here:\\*\\* .+ \\[Tests\\]\\(trap-tests\\.md#${trap.toLowerCase()}\\)$`,
           'm',
         ),
       )
