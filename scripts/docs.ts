@@ -13,6 +13,7 @@ import { OPTION_TABLES } from './docs-options.ts'
 import { code } from './docs-table.ts'
 import { testFiles, trapChapters, withFiles } from './docs-tests.ts'
 import { userFunctionTable } from './docs-user-functions.ts'
+import { versionTable } from './docs-versions.ts'
 
 /** Absolute path of the repository. */
 export const root: string = fileURLToPath(new URL('..', import.meta.url))
@@ -40,6 +41,7 @@ const RENDERERS: Readonly<Record<string, (argument: string) => string>> = {
   'state-machine': stateMachineTable,
   'dead-letter-headers': headerList,
   metrics: metricTable,
+  versions: versionTable,
   traps: () => trapChapters(testFiles(root)),
 }
 

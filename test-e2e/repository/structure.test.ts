@@ -2,6 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { dirname, join, relative, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'
+import { CLIENTS } from '../versions/table.ts'
 import { lint, packages } from './lint.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
@@ -66,6 +67,20 @@ describe('packages', () => {
       keywords: expect.arrayContaining(['onceward', 'exactly-once', 'idempotency']),
     })
     expect(manifest.keywords.length).toBeGreaterThan(4)
+  })
+
+  it.each(packages)('%s accepts the versions of clients that are tested, and no others', (name) => {
+    const file = join(packagesDirectory, name, 'package.json')
+    const { peerDependencies = {} }: Manifest = JSON.parse(readFileSync(file, 'utf8'))
+    const ranges = CLIENTS.filter(({ usedWith }) => usedWith === name)
+    for (const { name: client, range } of ranges) {
+      if (client in peerDependencies) expect(peerDependencies[client], client).toBe(range)
+    }
+    const untested = Object.keys(peerDependencies).filter(
+      (peer) => !ranges.some((each) => each.name === peer),
+    )
+    const known = name === 'testing' ? ['kafkajs', 'testcontainers', 'vitest'] : []
+    expect(untested.filter((peer) => !peer.startsWith('@onceward/'))).toEqual(known)
   })
 
   it.each(packages)('%s names every public export in its index', (name) => {
