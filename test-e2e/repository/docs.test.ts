@@ -94,9 +94,11 @@ describe('the README of a package', () => {
     const needed = Object.keys(peerDependencies).filter(
       (peer) => peerDependenciesMeta[peer]?.optional !== true,
     )
-    const [, line = ''] = /^```sh\n(npm install .*)$/m.exec(read(file)) ?? []
-    expect(line.split(' ')).toEqual(expect.arrayContaining([name, ...needed]))
-    expect(read(file)).toMatch(/^<!-- render sample |^npx onceward /m)
+    const [, line = ''] = /^```sh\n(npm (?:install|create) .*)$/m.exec(read(file)) ?? []
+    // `npm create onceward` installs create-onceward.
+    const installed = line.startsWith('npm create') ? name.replace('create-', '') : name
+    expect(line.split(' ')).toEqual(expect.arrayContaining([installed, ...needed]))
+    expect(read(file)).toMatch(/^<!-- render sample |^npx onceward |^npm create /m)
   })
 
   it.each(readmes)('%s has links that work outside of the repository', (file) => {
