@@ -1,3 +1,5 @@
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { diceOf } from '../support/dice.ts'
 import { linkPacked, packAll, run, type Tarballs } from './projects.ts'
@@ -11,8 +13,11 @@ beforeAll(async () => {
 afterAll(() => tarballs[Symbol.asyncDispose]())
 
 /** Copies an example with the packed `create-onceward`; resolves with the folder. */
+let created = 0
+
 async function create(example: string): Promise<string> {
-  const folder = tarballs.folder(example)
+  created += 1
+  const folder = tarballs.folder(`${example}-${created}`)
   const options = ['--example', example, '--packages', tarballs.directory]
   const output = await run(process.execPath, [tarballs.create, folder, ...options])
   expect(output).toContain('docker compose up')
@@ -33,8 +38,22 @@ test('an example that the commit draws runs against the packed packages', async 
   expect(await run('npm', ['test'], { cwd: folder, env: servers.env }), example).toMatch(/pass/)
 })
 
+test('the esbuild command of docs/lambda.md makes a bundle that starts', async () => {
+  const page = await readFile(join(import.meta.dirname, '../../docs/lambda.md'), 'utf8')
+  const [, command = ''] = /^```sh\n(npx esbuild [\s\S]*?)^```/m.exec(page) ?? []
+  const folder = await create('lambda-esbuild')
+  await linkPacked(tarballs, folder)
+  await run('bash', ['-euc', command], { cwd: folder })
+  const load = "console.log(typeof (await import('./dist/function.mjs')).handler)"
+  const args = ['--input-type=module', '--eval', load]
+  expect(await run(process.execPath, args, { cwd: folder })).toBe('function\n')
+})
+
+// `walk.test.ts` installs those of the brokers.
+const installed = names.filter((name) => !/sqs|kafka|rabbitmq/.test(name))
+
 describe('what a person copies, installs and runs', { tags: ['nightly'] }, () => {
-  test.each(names)('%s', async (example) => {
+  test.each(installed)('%s', async (example) => {
     const folder = await create(example)
     await run('npm', ['install', '--no-audit', '--no-fund'], { cwd: folder })
     await run('npm', ['run', 'check'], { cwd: folder })
