@@ -1,3 +1,4 @@
+import { drainOnSignals } from '@onceward/core'
 import { consumeKafka } from '@onceward/kafka'
 import { Kysely, PostgresDialect } from 'kysely'
 import { Pool } from 'pg'
@@ -5,8 +6,6 @@ import { createBilling, type Database } from './billing.ts'
 import { databaseUrl, kafka, topic } from './settings.ts'
 
 console.log(`worker ${process.pid}`)
-const stop = new AbortController()
-for (const name of ['SIGTERM', 'SIGINT'] as const) process.once(name, () => stop.abort())
 
 const pool = new Pool({ connectionString: databaseUrl, max: 10 })
 const db = new Kysely<Database>({ dialect: new PostgresDialect({ pool }) })
@@ -20,9 +19,9 @@ const consumption = await consumeKafka(kafka, billing, {
   deadLetter: { producer, topic: `${topic}.dead` },
   // Kafka gives the partitions of a killed worker to the next one after this time. The default is 30 s.
   consumer: { sessionTimeout: 10_000 },
-  signal: stop.signal,
 })
-await consumption.stopped
+// SIGTERM and Ctrl-C: what is in hand is finished, and nothing new begun.
+await drainOnSignals(consumption)
 await billing.close()
 await producer.disconnect()
 await db.destroy()

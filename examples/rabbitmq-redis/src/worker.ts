@@ -1,4 +1,5 @@
 import { consumeAmqp } from '@onceward/amqp'
+import { drainOnSignals } from '@onceward/core'
 import { connect } from 'amqplib'
 import { Redis } from 'ioredis'
 import { Pool } from 'pg'
@@ -6,8 +7,6 @@ import { createBilling } from './billing.ts'
 import { databaseUrl, queue, rabbitUrl, redisUrl } from './settings.ts'
 
 console.log(`worker ${process.pid}`)
-const stop = new AbortController()
-for (const name of ['SIGTERM', 'SIGINT'] as const) process.once(name, () => stop.abort())
 
 const pool = new Pool({ connectionString: databaseUrl })
 const redis = new Redis(redisUrl)
@@ -17,9 +16,9 @@ const billing = createBilling(pool, redis)
 const consumption = await consumeAmqp(() => connect(rabbitUrl), billing, {
   queue,
   deadLetter: { queue: `${queue}.dead` },
-  signal: stop.signal,
 })
-await consumption.stopped
+// SIGTERM and Ctrl-C: what is in hand is finished, and nothing new begun.
+await drainOnSignals(consumption)
 await billing.close()
 redis.disconnect()
 await pool.end()

@@ -1,4 +1,4 @@
-import { createGuard, FatalError } from '@onceward/core'
+import { createGuard, drainOnSignals, FatalError } from '@onceward/core'
 import { meterConsumptions, meterObserver, traced } from '@onceward/otel'
 import { healthServer } from '@onceward/otel/health'
 import { pgInbox } from '@onceward/postgres/pg'
@@ -9,9 +9,6 @@ import { databaseUrl, healthPort, queueUrl, sqs } from './settings.ts'
 import { exporter } from './telemetry.ts'
 
 const OrderPlaced = z.object({ orderId: z.string(), cents: z.int() })
-
-const stop = new AbortController()
-for (const name of ['SIGTERM', 'SIGINT'] as const) process.once(name, () => stop.abort())
 
 const pool = new Pool({ connectionString: databaseUrl })
 const billing = createGuard(
@@ -32,7 +29,6 @@ const billing = createGuard(
 const orders = await consumeSqs(sqs, billing, {
   queueUrl: await queueUrl(),
   longPollMs: 5_000,
-  signal: stop.signal,
 })
 meterConsumptions({ orders })
 // /livez and /readyz for the platform, /metrics for Prometheus.
@@ -43,7 +39,7 @@ const health = await healthServer({
   metrics: exporter.getMetricsRequestHandler.bind(exporter),
 })
 console.log(`metrics on http://localhost:${healthPort}/metrics`)
-await orders.stopped
-await health[Symbol.asyncDispose]()
+await drainOnSignals(orders)
+await health.close()
 await billing.close()
 await pool.end()
