@@ -184,7 +184,9 @@ describe('a takeover', () => {
   })
 
   test('whose found result cannot be stored is a dead letter, and nothing is stored', async () => {
-    const onTakeover = (() => ({ kind: 'done', result: Symbol('a') })) as unknown as () => { kind: 'retry' }
+    const onTakeover = (() => ({ kind: 'done', result: Symbol('a') })) as unknown as () => {
+      kind: 'retry'
+    }
     const { run, attempts, completed } = setUp(undefined, { onTakeover })
     const outcome = { kind: 'dead', reason: 'fatal', attempt: 2 }
     expect(await run(true)).toMatchObject({ outcome, isDecided: false })
