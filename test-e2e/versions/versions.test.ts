@@ -136,13 +136,18 @@ describe('a runtime runs a guard', () => {
   })
 })
 
-it.each(TYPESCRIPTS.tested)('%s finds no mistake in our types without skipLibCheck', async (named) => {
-  await inSandbox([PG, named], async (sandbox) => {
-    // The types of pg-protocol are not for TypeScript 5.4.
-    const errors = (await sandbox.compile('pg', true)).split('\n')
-    expect(errors.filter((line) => /^(?:programs|node_modules\/@onceward)\//.test(line))).toEqual([])
-  })
-})
+it.each(TYPESCRIPTS.tested)(
+  '%s finds no mistake in our types without skipLibCheck',
+  async (named) => {
+    await inSandbox([PG, named], async (sandbox) => {
+      // The types of pg-protocol are not for TypeScript 5.4.
+      const errors = (await sandbox.compile('pg', true)).split('\n')
+      expect(errors.filter((line) => /^(?:programs|node_modules\/@onceward)\//.test(line))).toEqual(
+        [],
+      )
+    })
+  },
+)
 
 it.each(POSTGRES.tested)('%s is a server for a guard', async (named) => {
   await inSandbox([PG, named], async (sandbox) => {

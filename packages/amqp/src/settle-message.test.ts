@@ -12,7 +12,10 @@ function setUp(fails = false) {
       told.push([verb, ...more])
     }
   const channel = { ack: tell('ack'), nack: tell('nack') }
-  return { told, settle: (settlement: Settlement) => settleAmqp(channel, message('orders'), settlement) }
+  return {
+    told,
+    settle: (settlement: Settlement) => settleAmqp(channel, message('orders'), settlement),
+  }
 }
 
 test.each<[Settlement, unknown[]]>([
