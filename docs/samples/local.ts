@@ -26,7 +26,7 @@ const billing = createGuard(options, async ({ payload }, { tx }) => {
   console.log('charged', payload)
 })
 const consumption = await consumeSqs(client, billing, { queueUrl })
-process.once('SIGINT', () => consumption.drain())
+process.once('SIGINT', () => void consumption.drain())
 
 const order = new SendMessageCommand({ QueueUrl: queueUrl, MessageBody: '{"cents":1999}' })
 await client.send(order)

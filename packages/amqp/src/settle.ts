@@ -258,9 +258,12 @@ const LEAST_WAIT_MS = 1_000
  * @example
  * ```ts
  * import { fromAmqpMessage, settleAmqp } from '@onceward/amqp'
+ * import type { ConsumeMessage } from 'amqplib'
  *
- * const settlement = await billing.process(fromAmqpMessage(message, 'orders'))
- * await settleAmqp(channel, message, settlement)
+ * export async function handle(message: ConsumeMessage): Promise<void> {
+ *   const settlement = await billing.process(fromAmqpMessage(message, 'orders'))
+ *   await settleAmqp(channel, message, settlement)
+ * }
  * ```
  */
 export async function settleAmqp(

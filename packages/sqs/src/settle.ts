@@ -238,10 +238,13 @@ const REDRIVE_MS = 30_000
  *
  * @example
  * ```ts
+ * import type { Message } from '@aws-sdk/client-sqs'
  * import { fromSqsMessage, settleSqs } from '@onceward/sqs'
  *
- * const settlement = await billing.process(fromSqsMessage(message, queueUrl))
- * await settleSqs(client, message, settlement, { queueUrl })
+ * export async function handle(message: Message): Promise<void> {
+ *   const settlement = await billing.process(fromSqsMessage(message, queueUrl))
+ *   await settleSqs(sqs, message, settlement, { queueUrl })
+ * }
  * ```
  */
 export async function settleSqs(

@@ -35,8 +35,9 @@ interface Signalled {
  * @example
  * ```ts
  * import { drainOnSignals } from '@onceward/core'
+ * import { consumeSqs } from '@onceward/sqs'
  *
- * const orders = await consumeSqs(client, billing, { queueUrl })
+ * const orders = await consumeSqs(sqs, billing, { queueUrl })
  * await drainOnSignals(orders)
  * await billing.close()
  * await pool.end()

@@ -123,4 +123,4 @@ createGuard(
 // @ts-expect-error a batch has no result
 createBatchGuard({ consumer: 'billing', inbox, transaction: 'each' }, () => {})
 
-expectTypeOf<Resolver>().returns.toEqualTypeOf<string | undefined>()
+expectTypeOf<Resolver>().returns.toEqualTypeOf<string | number | bigint | undefined>()

@@ -24,7 +24,7 @@ import { compose, ownResolver } from './resolvers.ts'
  * ```ts
  * import { debezium } from '@onceward/core'
  *
- * const options = { consumer: 'billing', decode: debezium<OrderPlaced>() }
+ * const options = { consumer: 'billing', decode: debezium<{ orderId: string }>() }
  * ```
  */
 export function debezium<Decoded = unknown>(decode?: Decode<unknown>): Decode<Decoded> {
@@ -50,7 +50,7 @@ export function debezium<Decoded = unknown>(decode?: Decode<unknown>): Decode<De
  * Rows of one statement may share a position, so the key of the record belongs to it. In a table without a primary key the
  * row itself takes its place: equal rows that one `COPY` inserts are one event there.
  */
-export function debeziumKey(): Resolver {
+export function debeziumKey(): Resolver<unknown, string> {
   return ownResolver(({ headers, orderingKey }, decoded) => {
     const id = Object.hasOwn(headers, 'id') ? headers['id'] : undefined
     return id === undefined ? positionKey(decoded, orderingKey) : idOf(id)

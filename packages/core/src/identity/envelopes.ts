@@ -18,7 +18,7 @@ import { ownResolver } from './resolvers.ts'
  * ```ts
  * import { unwrapMassTransit } from '@onceward/core'
  *
- * const options = { consumer: 'billing', decode: unwrapMassTransit<OrderPlaced>() }
+ * const options = { consumer: 'billing', decode: unwrapMassTransit<{ orderId: string }>() }
  * ```
  */
 export function unwrapMassTransit<Decoded = unknown>(decode?: Decode<Decoded>): Decode<Decoded> {
@@ -34,7 +34,7 @@ export function unwrapMassTransit<Decoded = unknown>(decode?: Decode<Decoded>): 
 }
 
 /** The `messageId` of a MassTransit envelope, or the header `MessageId` of a message that was sent without an envelope. */
-export function massTransitKey(): Resolver {
+export function massTransitKey(): Resolver<unknown, string> {
   return ownResolver(({ body, headers }) => {
     const envelope = readMassTransit(body)
     if (envelope !== undefined) return envelope['messageId'] as string
@@ -114,7 +114,11 @@ const WIRE_PREFIX_BYTES = 5
  * ```ts
  * import { unwrapConfluent } from '@onceward/core'
  *
- * const decode = unwrapConfluent(async ({ schemaId, bytes }) => (await schemaOf(schemaId)).fromBuffer(bytes))
+ * declare const schemaOf: (id: number) => Promise<{ fromBuffer(bytes: Buffer): unknown }>
+ *
+ * const decode = unwrapConfluent(async ({ schemaId, bytes }) =>
+ *   (await schemaOf(schemaId)).fromBuffer(Buffer.from(bytes)),
+ * )
  * ```
  */
 export function unwrapConfluent<Decoded>(
@@ -158,10 +162,10 @@ const POINTERS: readonly unknown[] = [
  * ```ts
  * import { unwrapS3Pointer } from '@onceward/core'
  *
- * const decode = unwrapS3Pointer(async ({ bucket, key }) => {
- *   const { Body } = await s3.send(new GetObjectCommand({ Bucket: bucket, Key: key }))
- *   return Body?.transformToByteArray()
- * })
+ * // With the S3 client of the AWS SDK: `GetObjectCommand`, then `Body.transformToByteArray()`.
+ * declare const readObject: (bucket: string, key: string) => Promise<Uint8Array | undefined>
+ *
+ * const decode = unwrapS3Pointer(({ bucket, key }) => readObject(bucket, key))
  * ```
  */
 export function unwrapS3Pointer<Decoded = unknown>(

@@ -19,12 +19,12 @@ const CLOUD_EVENT_HEADERS = ['ce_', 'ce-', 'cloudevents:', 'cloudevents_'].map((
  *
  * @see https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/spec.md#id
  */
-export function cloudEventKey(): Resolver {
+export function cloudEventKey(): Resolver<unknown, string> {
   return cloudEventResolver
 }
 
 /** The value of the `Idempotency-Key` header (or `x-idempotency-key`), or of the header with the given name. */
-export function idempotencyKeyHeader(name?: string): Resolver {
+export function idempotencyKeyHeader(name?: string): Resolver<unknown, string> {
   return name === undefined ? keyHeaderResolver : header(name)
 }
 
@@ -32,7 +32,7 @@ const keyHeaders = ({ headers }: Pick<Delivery, 'headers'>): string | undefined 
   read(headers, 'idempotency-key') ?? read(headers, 'x-idempotency-key')
 
 /** The value of a header, in whatever case its name is written. An empty value is an invalid key and refused. */
-export function header(name: string): Resolver {
+export function header(name: string): Resolver<unknown, string> {
   if (typeof name !== 'string' || name === '') {
     throw new ConfigurationError(`Expected the name of a header, got \`${String(name)}\`.`)
   }
@@ -44,7 +44,7 @@ export function header(name: string): Resolver {
  * The broker's or the publisher's id of the message. When a producer sends an event again, or a queue is redriven, the
  * copy has a new id. So use it only where neither happens.
  */
-export function messageId(): Resolver {
+export function messageId(): Resolver<unknown, string> {
   return ownResolver(({ messageId }) => messageId)
 }
 
@@ -59,7 +59,7 @@ export function messageId(): Resolver {
  *
  * @see https://docs.aws.amazon.com/sns/latest/dg/sns-message-and-json-formats.html
  */
-export function snsKey(): Resolver {
+export function snsKey(): Resolver<unknown, string> {
   return ownResolver(({ body, messageId, source }) => {
     if (source.broker === 'sns') return readEventBridge(body)?.id ?? messageId
     const envelope = readSnsEnvelope(body)
@@ -71,7 +71,7 @@ export function snsKey(): Resolver {
 }
 
 /** The `id` of an EventBridge event, whatever brought it: a rule's own target, or a queue. */
-export function eventBridgeKey(): Resolver {
+export function eventBridgeKey(): Resolver<unknown, string> {
   return ownResolver(({ body }) => readEventBridge(body)?.id)
 }
 
@@ -80,7 +80,7 @@ export function eventBridgeKey(): Resolver {
  * change, of Kinesis the place in the stream. A producer that puts a record into Kinesis twice makes two places: if it may,
  * take the key from the payload.
  */
-export function recordKey(): Resolver {
+export function recordKey(): Resolver<unknown, string> {
   return ownResolver(({ messageId, source }) => {
     if (source.broker === 'dynamodb') return messageId
     return source.broker === 'kinesis' ? positionOf({ source }) : undefined
@@ -88,7 +88,7 @@ export function recordKey(): Resolver {
 }
 
 /** SHA-256 of the raw body: two events with the same bytes are one event, for the whole dedup window. */
-export function payloadHash(): Resolver {
+export function payloadHash(): Resolver<unknown, string> {
   return ownResolver(({ body }) => compose('payload', hash('sha256', body, 'hex')))
 }
 
@@ -96,7 +96,7 @@ export function payloadHash(): Resolver {
  * The position of the message in its broker (partition and offset, message id). It detects only redeliveries of that
  * message: an event that was sent twice has two positions, and a replay into another topic gives it a new one.
  */
-export function position(): Resolver {
+export function position(): Resolver<unknown, string> {
   return ownResolver(positionOf)
 }
 
@@ -158,12 +158,12 @@ export const OWN_READ: unique symbol = Symbol('resolver of onceward')
 /** It changes nothing, so it needs no copy of the delivery. */
 type OwnRead = (delivery: Delivery, decoded: unknown) => string | undefined
 
-export interface OwnResolver extends Resolver {
+export interface OwnResolver extends Resolver<unknown, string> {
   readonly [OWN_READ]?: OwnRead
 }
 
 export function ownResolver(read: OwnRead): OwnResolver {
-  const resolver: Resolver = (delivery) => read(delivery, decodedOf(delivery))
+  const resolver: Resolver<unknown, string> = (delivery) => read(delivery, decodedOf(delivery))
   return Object.assign(resolver, { [OWN_READ]: read })
 }
 

@@ -20,7 +20,7 @@ import { compose, ownResolver } from './resolvers.ts'
  * const options = { consumer: 'thumbnails', eventKey: s3Key(), skip: s3TestEvent }
  * ```
  */
-export function s3Key(): Resolver {
+export function s3Key(): Resolver<unknown, string> {
   return ownResolver((_delivery, decoded) => {
     const record = fieldsOf(recordOf(decoded))
     const isNotification = typeof record['s3'] === 'object'

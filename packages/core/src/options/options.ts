@@ -39,8 +39,10 @@ export interface AfterCommitInfo {
   readonly duplicate: boolean
 }
 
-/** Finds something in a delivery: its key, tenant or ordering key. */
-export type Resolver<Payload = unknown> = (delivery: DecodedDelivery<Payload>) => string | undefined
+/** Finds something in a delivery: its key, tenant or ordering key. A number must be a safe integer. */
+export type Resolver<Payload = unknown, Found = string | number | bigint> = (
+  delivery: DecodedDelivery<Payload>,
+) => Found | undefined
 
 /** One record per delivery, and per run of a parked event, after its settlement is known. */
 export interface OutcomeRecord {

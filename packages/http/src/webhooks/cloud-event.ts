@@ -14,7 +14,7 @@ import type { HttpRequest } from '../request/request.ts'
  * import { cloudEventId, type WebhookVerifier } from '@onceward/http/webhooks'
  *
  * const verify: WebhookVerifier = (request) =>
- *   isOurs(request.headers.get('authorization'))
+ *   request.headers.get('authorization') === `Bearer ${secret}`
  *     ? { kind: 'verified', eventId: cloudEventId(request) }
  *     : { kind: 'refused' }
  * ```

@@ -45,7 +45,12 @@ const REFUSED: WebhookVerdict = { kind: 'refused' }
  * import { createWebhookGuard, snsSignature } from '@onceward/http/webhooks'
  *
  * const verify = snsSignature({ topicArn: 'arn:aws:sns:eu-central-1:123456789012:orders' })
- * const orders = createWebhookGuard({ consumer: 'orders', inbox, verify, decode: unwrapSns() }, handler)
+ * const orders = createWebhookGuard(
+ *   { consumer: 'orders', inbox, verify, decode: unwrapSns() },
+ *   async ({ payload }, { tx }) => {
+ *     await tx.query('insert into orders (body) values ($1)', [payload])
+ *   },
+ * )
  * ```
  */
 export function snsSignature(options: SnsSignatureOptions = {}): WebhookVerifier {
