@@ -37,10 +37,13 @@ describe('the registry of brokers', () => {
   })
 })
 
-/** Files that compare the adapters with one another, or take what one of two brokers has alone. */
+/** Files that compare the adapters with one another, take what one of two brokers has alone, or start a program for some of them. */
 const COMPARING = [
   'test-e2e/behaviour/lambda/lambda.test.ts',
+  'test-e2e/examples/servers.ts',
   'test-e2e/repository/siblings.test.ts',
+  'test-e2e/versions/table.ts',
+  'test-e2e/versions/versions.test.ts',
 ]
 
 // Red when a suite, a script or a benchmark lists the brokers itself: a new broker would have to be added there.

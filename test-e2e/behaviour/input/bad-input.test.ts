@@ -86,12 +86,8 @@ test.each([
   expect(settlement).toMatchObject({ kind: 'dead-letter' })
 })
 
-test.each([
-  ['longer than 1024 bytes', 'k'.repeat(1_025)],
-  ['over-long in UTF-8 only', 'é'.repeat(513)],
-  ['a lone surrogate', 'key-\ud800'],
-])('a key that is %s is refused', async (_, key) => {
-  const delivery = toDelivery({}, { headers: { 'idempotency-key': key } })
+test('a key with a lone surrogate is refused', async () => {
+  const delivery = toDelivery({}, { headers: { 'idempotency-key': 'key-\ud800' } })
   expect(await billing.guard(charge).process(delivery)).toMatchObject({
     kind: 'dead-letter',
     reason: 'invalid-payload',
@@ -102,6 +98,8 @@ test.each([
   ['NUL bytes', 'key\0\0key'],
   ['binary', '\u0001\u0002\u007f\u0080\uffff'],
   ['1024 bytes', 'k'.repeat(1_024)],
+  ['more than 1024 bytes', 'k'.repeat(1_025)],
+  ['more than 1024 bytes in UTF-8 only', 'é'.repeat(513)],
   ['quotes and backslashes', `'; drop table charges; -- \\`],
   ['any Unicode', '🂡 ключ 鍵 مفتاح'],
 ])('a key of %s works like any other key', async (_, key) => {

@@ -8,7 +8,7 @@ import { runBatch } from '../transaction/batch.ts'
 import type { Engine } from '../transaction/engine.ts'
 import { end, failAll, isOver } from './end-event.ts'
 import { parkEvents } from './park-events.ts'
-import { observeParts } from './parts.ts'
+import { observeParts, type Parts } from './parts.ts'
 import { type Processing, STORE_DOWN_MS } from './processing.ts'
 import { type Received, type ReceivedDeliveries, receive } from './receive.ts'
 import { claimAgain, runLeased } from './run-leased.ts'
@@ -31,9 +31,19 @@ export function processDeliveries(
     : processParts(processing, receiving)
 }
 
-async function processParts(processing: Processing, received: ReceivedDeliveries): Promise<void> {
-  if (received.parts === undefined) return processReceived(processing, received)
-  const { idle, observe } = observeParts(processing, received.parts)
+function processParts(processing: Processing, received: ReceivedDeliveries): Promise<void> {
+  const { parts } = received
+  return parts === undefined
+    ? processReceived(processing, received)
+    : processItems(processing, received, parts)
+}
+
+async function processItems(
+  processing: Processing,
+  received: ReceivedDeliveries,
+  parts: Parts,
+): Promise<void> {
+  const { idle, observe } = observeParts(processing, parts)
   await processReceived({ ...processing, observe }, received)
   await idle()
 }
@@ -169,7 +179,7 @@ async function runPart(processing: Processing, events: readonly Received[]): Pro
   } catch (error) {
     failAll(processing, open, error)
   }
-  await afterCommits(processing, open)
+  if (processing.options.afterCommit !== undefined) await afterCommits(processing, open)
 }
 
 async function runEvent(processing: Processing, event: Received): Promise<void> {
@@ -179,15 +189,11 @@ async function runEvent(processing: Processing, event: Received): Promise<void> 
   } catch (error) {
     failAll(processing, [event], error)
   }
-  await afterCommits(processing, [event])
+  if (processing.options.afterCommit !== undefined) await afterCommits(processing, [event])
 }
 
 /** The next event of a lane starts after `afterCommit` of the one before it, and no more calls run than handlers. */
-async function afterCommits(
-  { options, settling }: Processing,
-  events: readonly Received[],
-): Promise<void> {
-  if (options.afterCommit === undefined) return
+async function afterCommits({ settling }: Processing, events: readonly Received[]): Promise<void> {
   await Promise.all(events.map(({ member }) => settling.get(member.event.id)))
 }
 

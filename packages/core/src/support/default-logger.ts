@@ -53,14 +53,14 @@ export function createLogger(target: () => LogTarget): LevelledLogger {
 
 /**
  * The logger of guards that are given none: lines for a person on a terminal, else one line of JSON each, in the format of
- * pino. pino itself is not looked for, because core depends on no library: give `logger: pino()`.
+ * pino, both on standard error: standard output belongs to the program. pino itself is not looked for, because core depends on no library: give `logger: pino()`.
  */
 export const consoleLogger = ({ now }: Pick<Runtime, 'now'>): LevelledLogger =>
   createLogger(() => {
     // A reader that has gone must not end the process: a Console ignores errors of its stream.
-    const lines = new Console(process.stdout)
+    const lines = new Console(process.stderr)
     return {
-      ...formOf(process.stdout.isTTY === true, process.env),
+      ...formOf(process.stderr.isTTY === true, process.env),
       write: (text) => lines.log('%s', text),
       now,
     }
