@@ -9,6 +9,7 @@ import { database } from '@onceward/testing'
 import pg from 'pg'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import { SCHEMA_VERSION } from './inbox/schema-version.ts'
+import { MIGRATIONS } from './sql/index.ts'
 
 const SOURCE = fileURLToPath(new URL('.', import.meta.url))
 const MODULES = fileURLToPath(new URL('../../../node_modules', import.meta.url))
@@ -33,7 +34,7 @@ beforeAll(async () => {
   const sql =
     'alter table :"schema".processed_events add column note text; alter table :"schema".failed_events add column note text'
   const migration = { version: NEXT, name: 'next.sql', readableFrom: SCHEMA_VERSION, sql }
-  await change('sql/index.ts', 'sql: leases },', `sql: leases }, ${JSON.stringify(migration)},`)
+  await change('sql/index.ts', 'sql: workers },', `sql: workers }, ${JSON.stringify(migration)},`)
 })
 afterAll(() => rm(folder, { recursive: true }))
 
@@ -78,7 +79,7 @@ async function start(release: 'old' | 'new', url: string): Promise<Pod> {
   }
 }
 
-const CREATED = { applied: ['000001-inbox.sql', '000002-leases.sql'], version: SCHEMA_VERSION }
+const CREATED = { applied: MIGRATIONS.map(({ name }) => name), version: SCHEMA_VERSION }
 const ADDED = { applied: ['next.sql'], version: NEXT }
 const NOTHING = { applied: [], version: NEXT }
 

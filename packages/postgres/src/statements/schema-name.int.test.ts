@@ -3,6 +3,7 @@ import { systemRuntime } from '@onceward/core/ports'
 import { fresh, newEvent, registration } from '@onceward/testing/conformance'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type TestInbox, testInbox } from '../fixtures/inbox.ts'
+import { SCHEMA_VERSION } from '../inbox/schema-version.ts'
 import { migrate } from '../operators/migrate.ts'
 import { pgInbox } from '../pg.ts'
 
@@ -54,9 +55,9 @@ describe('trap T34: opening a guard', () => {
 
   it('on older tables gives an error that says to migrate, and writes nothing', async () => {
     await migrate(inbox.pool, { schema: 'older' })
-    await inbox.pool.query('update older.migrations set version = version - 2')
+    await inbox.pool.query(`update older.migrations set version = version - ${SCHEMA_VERSION}`)
     await expect(open('older')).rejects.toThrow(
-      /have version 0, this code needs 2: run `await migrate/,
+      `have version 0, this code needs ${SCHEMA_VERSION}: run \`await migrate`,
     )
     const { rows } = await inbox.pool.query('select * from older.consumers')
     expect(rows).toEqual([])
@@ -64,11 +65,13 @@ describe('trap T34: opening a guard', () => {
 
   it('on newer tables gives an error that says to update', async () => {
     await migrate(inbox.pool, { schema: 'newer' })
-    await inbox.pool.query("insert into newer.migrations (version, name) values (3, 'next')")
+    await inbox.pool.query("insert into newer.migrations (version, name) values ($1, 'next')", [
+      SCHEMA_VERSION + 1,
+    ])
     const opening = open('newer')
     await expect(opening).rejects.toThrow(ConfigurationError)
     await expect(opening).rejects.toThrow(
-      /have version 3, this code knows 2: update @onceward\/postgres/,
+      `have version ${SCHEMA_VERSION + 1}, this code knows ${SCHEMA_VERSION}: update @onceward/postgres`,
     )
   })
 
