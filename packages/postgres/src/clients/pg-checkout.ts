@@ -13,7 +13,14 @@ export function connect(pool: Pool, runtime: Runtime): Promise<PoolClient> {
   // An idle connection comes in this turn of the event loop, so no timer is needed. This runs for every event. A `connect`
   // that a user has put in its place may take longer: some ask the server whether it still answers.
   const isAtOnce = pool.idleCount > pool.waitingCount && hasItsOwnConnect(pool)
-  return isAtOnce ? pool.connect() : connectInTime(pool, runtime)
+  return isAtOnce ? connectAtOnce(pool) : connectInTime(pool, runtime)
+}
+
+/** By a callback: without one the pool makes two promises. */
+function connectAtOnce(pool: Pool): Promise<PoolClient> {
+  return new Promise((resolve, reject) => {
+    pool.connect((error, client) => (error ? reject(error) : resolve(client as PoolClient)))
+  })
 }
 
 const classes = new WeakMap<Pool, Partial<Pool> | null>()

@@ -1,8 +1,9 @@
 import type { OncewardError } from '@onceward/core'
 import type { PoolClient } from 'pg'
-import type { HandlerStatements } from '../transaction/handler-statements.ts'
+import type { HandlerStatements, Settle } from '../transaction/handler-statements.ts'
 import type { MappedText, NestedTransactions } from '../transaction/nested-transactions.ts'
 import type { HandleGate } from '../transaction/refusing-handle.ts'
+import { query as send } from './pg-query.ts'
 
 type Callback = (error: unknown, answers?: unknown) => void
 
@@ -37,11 +38,13 @@ export function refusingClient(client: PoolClient, parts: HandleParts): PoolClie
     const mapped = text === undefined ? undefined : nested.map(text, () => statements.isRunning)
     if (mapped instanceof Error) return refuse(client, { error: mapped, text, statements }, args)
     gate.sent(text)
-    const sent: unknown =
-      mapped === undefined
-        ? Reflect.apply(client.query, client, args)
-        : sendMapped(client, mapped, args)
-    return sent instanceof Promise ? statements.promise(sent, text) : sent
+    const sent = mapped === undefined ? args : mappedArguments(mapped, args)
+    if (!wantsPromise(args)) return Reflect.apply(client.query, client, sent)
+    return statements.promise(({ fail, resolve }: Settle<unknown>) => {
+      const callback: Callback = (error, answers) => (error ? fail(error) : resolve(answers))
+      const [first, values] = sent as [string, unknown[] | undefined]
+      send(client, first, mapped === undefined ? callback : noticing(callback, mapped), values)
+    }, text)
   }
   let replaced: Map<PropertyKey, unknown> | undefined
   return new Proxy(client, {
@@ -81,21 +84,21 @@ function textOf(query: unknown): string | undefined {
   return typeof found === 'string' ? found : undefined
 }
 
-/** Sends a text with transaction control as it is mapped. */
-function sendMapped(client: PoolClient, mapped: MappedText, args: readonly unknown[]): unknown {
-  const [first, ...rest] = args
-  const sent: unknown = Reflect.apply(client.query, client, [
+/** Whether pg answers by a promise. */
+function wantsPromise(args: readonly unknown[]): boolean {
+  const [query] = args
+  const { callback } = Object(query) as QueryLike
+  return !isSubmittable(query) && typeof callback !== 'function' && !args.some(isCallback)
+}
+
+const isCallback = (arg: unknown): arg is Callback => typeof arg === 'function'
+
+/** The arguments for a text with transaction control as it is mapped. */
+function mappedArguments(mapped: MappedText, [first, ...rest]: readonly unknown[]): unknown[] {
+  return [
     withText(first, mapped),
-    ...rest.map((arg) => (typeof arg === 'function' ? noticing(arg as Callback, mapped) : arg)),
-  ])
-  if (!(sent instanceof Promise)) return sent
-  return sent.then(
-    (answers: unknown) => answerOf(answers, mapped),
-    (error: unknown) => {
-      mapped.failed()
-      throw error
-    },
-  )
+    ...rest.map((arg) => (isCallback(arg) ? noticing(arg, mapped) : arg)),
+  ]
 }
 
 /** One statement may have been mapped to two: the answer of the first is what the handler asked for. */
@@ -137,7 +140,7 @@ function refuse(
   args: readonly unknown[],
 ): unknown {
   const [query] = args
-  const callback = args.find((arg): arg is Callback => typeof arg === 'function')
+  const callback = args.find(isCallback)
   if (isSubmittable(query)) {
     query.callback ??= callback
     process.nextTick(() => query.handleError?.(error, client.connection))

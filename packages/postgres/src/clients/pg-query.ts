@@ -22,8 +22,16 @@ type Callback = (error: unknown, answers: Answers) => void
  * Sends one text of one or more statements. By callbacks, because this runs for every event, and pg makes two promises
  * where it gets none.
  */
-export function query(client: PoolClient, text: string | QueryConfig, callback: Callback): void {
-  const returned: unknown = client.query<Record<string, unknown>>(text as string, callback)
+export function query(
+  client: PoolClient,
+  text: string | QueryConfig,
+  callback: Callback,
+  values?: unknown[],
+): void {
+  const returned: unknown =
+    values === undefined
+      ? client.query<Record<string, unknown>>(text as string, callback)
+      : client.query<Record<string, unknown>>(text as string, values, callback)
   const answering = returned as PromiseLike<Answers | undefined> | undefined
   // Others put functions of their own in place of `query`, which may not pass the callback on. Their promises need not be
   // of Node's class: Bluebird has its own, and zone.js replaces the global one.

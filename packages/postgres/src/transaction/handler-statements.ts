@@ -20,9 +20,10 @@ interface Failure extends Statement {
   readonly deliver: (error: unknown) => void
 }
 
-interface Settle<T> {
+/** Takes the answer to a statement. */
+export interface Settle<T> {
   resolve(value: T): void
-  reject(error: unknown): void
+  fail(error: unknown): void
 }
 
 /**
@@ -48,9 +49,15 @@ export class HandlerStatements {
   }
 
   /** The promise of a statement, for the handler. */
-  promise<T>(sent: PromiseLike<T>, text: string | undefined): Promise<T> {
+  promise<T>(send: (settle: Settle<T>) => void, text: string | undefined): Promise<T> {
     const promise = new StatementPromise<T>(this, text)
-    this.#follow(sent, { text, promise }, promise)
+    const settle = this.#started({ text, promise }, promise)
+    try {
+      send(settle)
+    } catch (error) {
+      this.#running -= 1
+      throw error
+    }
     return promise
   }
 
@@ -80,7 +87,8 @@ export class HandlerStatements {
     const statement: Statement = { text: undefined, promise: this.#executing }
     this.#executing = undefined
     return new Promise((resolve, reject) => {
-      this.#follow(send(statement), statement, { resolve, reject })
+      const settle = this.#started<T>(statement, { resolve, fail: reject })
+      send(statement).then(settle.resolve, settle.fail)
     })
   }
 
@@ -108,22 +116,30 @@ export class HandlerStatements {
     promise.reject(error)
   }
 
-  #follow<T>(sent: PromiseLike<T>, statement: Statement, to: Settle<T>): void {
+  /** A statement runs until the answer is called, which counts once. */
+  #started<T>(statement: Statement, to: Settle<T>): Settle<T> {
     const handler = this.#handler
+    let isRunning = true
     this.#running += 1
-    sent.then(
-      (value) => {
-        this.#running -= 1
+    const isFirst = (): boolean => {
+      if (!isRunning) return false
+      isRunning = false
+      this.#running -= 1
+      return true
+    }
+    return {
+      resolve: (value) => {
+        if (!isFirst()) return
         to.resolve(value)
         if (this.#held !== undefined) this.#deliverNext()
       },
-      (error: unknown) => {
-        this.#running -= 1
+      fail: (error) => {
+        if (!isFirst()) return
         const { text, promise } = statement
-        const deliver = (delivered: unknown): void => to.reject(delivered)
+        const deliver = (delivered: unknown): void => to.fail(delivered)
         this.#failed({ text, promise, error, isDelivered: false, deliver }, handler)
       },
-    )
+    }
   }
 
   #failed(failure: Failure, handler: number): void {

@@ -7,6 +7,13 @@ export interface WatchedPromise {
   reject(error: unknown): void
 }
 
+function throwTraced(error: unknown): never {
+  if (error instanceof Error && Object.isExtensible(error)) {
+    Error.captureStackTrace(error, throwTraced)
+  }
+  throw error
+}
+
 /** Where the rejections go. */
 interface Rejections {
   rejected(promise: WatchedPromise, error: unknown): void
@@ -49,9 +56,24 @@ export class StatementPromise<T> extends Promise<T> implements WatchedPromise {
     this.#resolve(value)
   }
 
+  /**
+   * The statement has failed. As in the promises of pg, the stack of its error then says who awaits it: V8 finds that by
+   * the promises that wait for the one that is rejected, which must be one of the language.
+   */
+  fail(error: unknown): void {
+    this.#takeAsHandled()
+    const traced: Promise<never> = Promise.reject(error).catch(throwTraced)
+    traced.then(this.#resolve, this.#reject)
+  }
+
   reject(error: unknown): void {
-    super.then(undefined, () => undefined)
+    this.#takeAsHandled()
     this.#reject(error)
+  }
+
+  /** V8 follows a promise only if one alone waits for it. */
+  #takeAsHandled(): void {
+    if (!this.#isHandled && this.#derived === undefined) super.then(undefined, () => undefined)
   }
 
   follow(made: Promise<T>): void {
