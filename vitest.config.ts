@@ -16,8 +16,12 @@ const structure = [
   'test-e2e/repository/landing.test.ts',
 ]
 
-/** Unit tests that need a process of their own: `@hono/node-server` replaces the global `Response`. */
+/**
+ * Unit tests that need a process of their own: `@hono/node-server` replaces the global `Response`, and `until.test.ts`
+ * counts the timers of the process.
+ */
 const isolated = [
+  'packages/testing/src/until.test.ts',
   'packages/http/src/frameworks/*.test.ts',
   'packages/http/src/webhooks/webhook-guard.test.ts',
 ]

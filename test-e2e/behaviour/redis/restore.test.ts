@@ -158,7 +158,12 @@ test('Redis does not remember an event longer than its dedup window, and nobody 
   const { settled, wait, errors } = running(window)
   expect(await settled(delivery)).toMatchObject({ by: 'duplicate' })
   await age(20)
-  expect(await sweep(billing.admin)).toEqual({ kind: 'swept', deleted: 1 })
+  // The sweeper of the guard may be first, and the other one then finds its lock taken or nothing to delete.
+  await until(async () => {
+    await sweep(billing.admin)
+    const { rows } = await billing.admin.query('select from onceward.processed_events')
+    return rows.length === 0
+  })
   wait(60_001)
   await settled(orderPlaced('another'))
   expect(await settled(delivery)).toMatchObject({ by: 'processed' })

@@ -220,7 +220,7 @@ export class World {
       ...(this.plan.splits === true
         ? { split: ({ payload }: { payload: unknown }) => [payload] }
         : {}),
-      ...(this.plan.replies === true ? { afterCommit: this.#replier(links.broker) } : {}),
+      ...(this.plan.replies === true ? { afterCommit: this.#replier(life, links.broker) } : {}),
     }
     const leases =
       composition === 'inbox' ? undefined : simulatedLeases(this.leases, links.leases, life)
@@ -239,9 +239,12 @@ export class World {
     >[0]
   }
 
-  #replier(broker: Link) {
+  /** A cut of the broker loses the acknowledgement with the reply, so a reply may also be refused by itself. */
+  #replier(life: Life, broker: Link) {
+    const dice = this.dice.apart(`reply-${life.name}`)
     return (_: unknown, { key }: { readonly key: string }): Promise<void> =>
       broker.call('reply', () => {
+        if (dice.chance(0.1)) throw new Error('the reply was refused')
         this.audit.byKey(key).isReplied = true
       })
   }
