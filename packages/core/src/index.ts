@@ -68,6 +68,9 @@ export {
   unwrapS3Pointer,
 } from './identity/envelopes.ts'
 
+// Many regions: one home for each key.
+export { homeRegion } from './identity/home-region.ts'
+
 // Errors: the first two are thrown by handlers, the others by onceward.
 export {
   FatalError,
