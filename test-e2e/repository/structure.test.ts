@@ -34,6 +34,11 @@ const libraries = packages.filter((name) => !APPLICATIONS.includes(name))
 /** Peers of which the nightly tests run only the installed version. */
 const UNTESTED_PEERS: Readonly<Record<string, readonly string[]>> = {
   dynamodb: ['@aws-sdk/client-dynamodb'],
+  // Each leaves the list with its inbox.
+  postgres: [
+    ...['drizzle-orm', 'knex', 'postgres', '@prisma/client', 'typeorm'],
+    ...['@mikro-orm/core', '@mikro-orm/postgresql'],
+  ],
   testing: ['kafkajs', 'testcontainers', 'vitest'],
 }
 

@@ -5,6 +5,7 @@ import type { Pool, PoolClient } from 'pg'
 import {
   connectForStatements,
   type PgHeldConnection,
+  type ToLibraryTransaction,
   takeConnection,
 } from './clients/pg-connection.ts'
 import type { PgAnswer } from './clients/pg-query.ts'
@@ -69,26 +70,58 @@ function poolUseOf(pool: Pool): PoolUse {
   }
 }
 
-interface PgParts {
+/** A library over pg that has transactions of its own. */
+export interface PgLibrary<Tx> {
+  /** Of the library. The same object for all guards on it, because they share its connections. */
+  readonly pool: Pool
+  readonly toTransaction: ToLibraryTransaction<Tx>
+}
+
+/**
+ * The driver for a library over pg. The transactions of handlers run on the library's pool, and everything else on a pool
+ * of the guard's own.
+ */
+export function pgLibraryDriver<Tx>(
+  { pool, toTransaction }: PgLibrary<Tx>,
+  own: Pool,
+  settings: DriverSettings,
+  runtime: Runtime,
+): Driver<Tx> {
+  const poolSize = sizeOf(pool)
+  const gate = gateOf(pool, poolSize)
+  const driver: Driver<Tx> = {
+    ...pgDriver(own, settings, runtime),
+    poolSize,
+    poolUse: () => poolUseOf(pool),
+    begin: (request, context) =>
+      begin({ pool, gate, settings, driver, library: { toTransaction, own } }, request, context),
+  }
+  return driver
+}
+
+interface PgParts<Tx> {
   readonly pool: Pool
   readonly gate: PoolGate
   readonly settings: PgSettings
-  readonly driver: Driver<PoolClient>
+  readonly driver: Driver<Tx>
+  readonly library?: { readonly toTransaction: ToLibraryTransaction<Tx>; readonly own: Pool }
 }
 
 const DOING = 'beginning a transaction'
 
-async function begin(
-  parts: PgParts,
+async function begin<Tx>(
+  parts: PgParts<Tx>,
   request: BeginRequest,
   context: BeginContext,
   refused = 1,
-): Promise<Begun<PoolClient>> {
+): Promise<Begun<Tx>> {
   const { runtime } = context
   const slots = parts.gate.business
   const ownsSessions = parts.settings.ownsSessions === true
   const releaseSlot = slots.tryAcquire() ?? (await slots.acquire(slotRequest(request, runtime)))
-  const held = await takeConnection({ pool: parts.pool, runtime, releaseSlot, ownsSessions })
+  const { library, pool } = parts
+  const lender = { pool, runtime, releaseSlot, ownsSessions, cancelPool: library?.own }
+  const held = await takeConnection<Tx>({ ...lender, isForLibrary: library !== undefined })
   const { claim } = request
   let known: SessionSettings | undefined
   let answers: readonly PgAnswer[] | typeof LATE
@@ -113,6 +146,7 @@ async function begin(
   held.opened()
   const { claimed, xid } = readClaim(request, answers)
   if (claimed.size === 0 && claim.kind !== 'none') return nothingClaimed(held, claim, context)
+  if (library !== undefined) await handOver(held, library.toTransaction)
   const { driver } = parts
   const { budgetMs } = request
   const { commitSilenceMs } = parts.settings
@@ -121,11 +155,23 @@ async function begin(
   return { kind: 'open', transaction, claimed }
 }
 
+async function handOver<Tx>(
+  held: PgHeldConnection<Tx>,
+  toTransaction: ToLibraryTransaction<Tx>,
+): Promise<void> {
+  try {
+    await held.hand(toTransaction)
+  } catch (error) {
+    held.destroy()
+    throw toStoreError(error, DOING)
+  }
+}
+
 const silent = (): StoreUnavailableError => new StoreUnavailableError('PostgreSQL does not answer.')
 
 /** Makes the bounds settings of the session. */
-async function bound(
-  held: PgHeldConnection,
+async function bound<Tx>(
+  held: PgHeldConnection<Tx>,
   request: BeginRequest,
   runtime: Runtime,
 ): Promise<void> {

@@ -1,4 +1,9 @@
-import type { ConfigurationError, Logger, OncewardError } from '@onceward/core'
+import {
+  type ConfigurationError,
+  type Logger,
+  type OncewardError,
+  RetryableError,
+} from '@onceward/core'
 import { endsWithin, LATE } from '@onceward/core/adapter'
 import type { Runtime, TransactionStatus } from '@onceward/core/ports'
 import type { Pool, PoolClient } from 'pg'
@@ -11,6 +16,7 @@ import { type Bounds, READ_SESSION, sessionBoundTexts } from '../transaction/cla
 import { HandlerStatements } from '../transaction/handler-statements.ts'
 import { NestedTransactions } from '../transaction/nested-transactions.ts'
 import { HandleGate } from '../transaction/refusing-handle.ts'
+import { LibraryControl } from './library-control.ts'
 import {
   cleanOrClosed,
   connect,
@@ -96,11 +102,26 @@ export interface Lender {
   readonly releaseSlot: () => void
   /** No other code takes connections of the pool. */
   readonly ownsSessions: boolean
+  /** The pool that a cancel goes through, if it is another one. */
+  readonly cancelPool?: Pool | undefined
+  /** A library makes the handle of it, with {@link PgHeldConnection.hand}. */
+  readonly isForLibrary?: boolean | undefined
 }
 
+/** What a library makes of a client: its own transaction. */
+export interface LibraryTransaction<Tx> {
+  readonly tx: Tx
+  /** The transaction has ended: the library's own COMMIT or ROLLBACK is answered without the server. */
+  end(isCommitted: boolean): void
+}
+
+/** Makes the library's own transaction on a client. Its BEGIN is answered without the server. */
+export type ToLibraryTransaction<Tx> = (client: PoolClient) => Promise<LibraryTransaction<Tx>>
+
 /** A checked-out client of pg, for one transaction. */
-export class PgHeldConnection implements HeldConnection<PoolClient> {
-  readonly tx: PoolClient
+export class PgHeldConnection<Tx = PoolClient> implements HeldConnection<Tx> {
+  /** What the handler gets. */
+  tx: Tx
   readonly session: PgSession
   readonly #statements = new HandlerStatements()
   readonly #client: PoolClient
@@ -112,16 +133,22 @@ export class PgHeldConnection implements HeldConnection<PoolClient> {
   readonly #undo: (() => void) | undefined
   readonly #gate = new HandleGate()
   readonly #nested = new NestedTransactions()
+  readonly #library: LibraryControl | undefined
+  #made: LibraryTransaction<Tx> | undefined
+  #isCommitted = false
   #boundaries = 0
 
-  constructor({ pool, runtime, releaseSlot, ownsSessions }: Lender, client: PoolClient) {
-    this.#pool = pool
+  constructor(lender: Lender, client: PoolClient) {
+    const { cancelPool, isForLibrary, ownsSessions, pool, releaseSlot, runtime } = lender
+    this.#pool = cancelPool ?? pool
     this.#runtime = runtime
     this.#client = client
     this.#releaseSlot = releaseSlot
     this.session = sessionOf(client)
-    const statements = this.#statements
-    this.tx = refusingClient(client, { gate: this.#gate, statements, nested: this.#nested })
+    const [gate, nested, statements] = [this.#gate, this.#nested, this.#statements]
+    if (isForLibrary === true) this.#library = new LibraryControl()
+    // A library replaces it with its own handle.
+    this.tx = refusingClient(client, { gate, statements, nested, library: this.#library }) as Tx
     // Without a listener of ours, a connection lost between two statements would end the process.
     this.#undo = ownsSessions ? void alwaysSurviveLoss(client) : surviveLoss(client)
   }
@@ -148,6 +175,13 @@ export class PgHeldConnection implements HeldConnection<PoolClient> {
     this.#boundaries = this.session.wire.boundaries
   }
 
+  /** Gives the handler the transaction of a library in place of the client. */
+  async hand(toTransaction: ToLibraryTransaction<Tx>): Promise<void> {
+    this.#made = await toTransaction(this.tx as PoolClient)
+    this.tx = this.#made.tx
+    if (this.#library !== undefined) this.#library.phase = 'handler'
+  }
+
   status(): TransactionStatus {
     return this.session.wire.status(this.#boundaries)
   }
@@ -169,11 +203,16 @@ export class PgHeldConnection implements HeldConnection<PoolClient> {
   }
 
   ended(thrown: unknown): OncewardError | undefined {
-    return this.#statements.ended(thrown) ?? this.#nested.leftOpen(thrown)
+    return this.#statements.ended(thrown) ?? this.#nested.leftOpen(thrown) ?? this.#hidden(thrown)
   }
 
   mistake(): OncewardError | undefined {
-    return this.#statements.mistake(undefined) ?? this.#nested.leftOpen(undefined)
+    return this.#statements.mistake(undefined) ?? this.#nested.leftOpen(undefined) ?? this.#hidden()
+  }
+
+  /** A handler that asked its library to end the transaction, and was not told that this is refused. */
+  #hidden(thrown?: unknown): OncewardError | undefined {
+    return thrown === undefined ? this.#library?.refused : undefined
   }
 
   close(refusal: () => OncewardError): void {
@@ -211,8 +250,10 @@ export class PgHeldConnection implements HeldConnection<PoolClient> {
       const cancel = this.#runtime.setTimer(() => resolve(LATE), limitMs)
       query(this.#client, reads === 'rows' ? queryOf(text) : text, (error, answers) => {
         cancel()
-        if (error) reject(error)
-        else resolve(read(answers))
+        if (error) return reject(error)
+        if (this.#library !== undefined)
+          this.#isCommitted = toLastAnswer(answers).command === COMMIT
+        resolve(read(answers))
       })
     })
   }
@@ -256,6 +297,7 @@ export class PgHeldConnection implements HeldConnection<PoolClient> {
   }
 
   #leave(destroyed: boolean): void {
+    if (this.#library !== undefined) this.#endLibrary(this.#library)
     this.#undo?.()
     this.session.leave(this.#gate.hasChangedSettings)
     try {
@@ -265,14 +307,27 @@ export class PgHeldConnection implements HeldConnection<PoolClient> {
       this.#releaseSlot()
     }
   }
+
+  #endLibrary(library: LibraryControl): void {
+    library.phase = 'ending'
+    this.#gate.close(isOver)
+    this.#made?.end(this.#isCommitted)
+  }
 }
+
+const COMMIT = 'COMMIT'
+
+const isOver = (): RetryableError => new RetryableError('The transaction of this event is over.')
 
 /**
  * Takes a connection from the pool. Where that fails, the slot is free again.
  *
  * @throws {@link StoreUnavailableError}, or {@link ConfigurationError} for clients that cannot tell how a transaction is.
  */
-export function takeConnection(lender: Lender, closed = 0): Promise<PgHeldConnection> {
+export function takeConnection<Tx = PoolClient>(
+  lender: Lender,
+  closed = 0,
+): Promise<PgHeldConnection<Tx>> {
   return connect(lender.pool, lender.runtime).then(
     (client) =>
       isInTransaction(client) === false
@@ -285,11 +340,11 @@ export function takeConnection(lender: Lender, closed = 0): Promise<PgHeldConnec
   )
 }
 
-async function takeAnother(
+async function takeAnother<Tx>(
   lender: Lender,
   client: PoolClient,
   closed: number,
-): Promise<PgHeldConnection> {
+): Promise<PgHeldConnection<Tx>> {
   let clean: PoolClient | undefined
   try {
     clean = await cleanOrClosed(lender, client, closed)
@@ -300,7 +355,7 @@ async function takeAnother(
   return clean === undefined ? takeConnection(lender, closed + 1) : toHeld(lender, clean)
 }
 
-function toHeld(lender: Lender, client: PoolClient): PgHeldConnection {
+function toHeld<Tx>(lender: Lender, client: PoolClient): PgHeldConnection<Tx> {
   if (hasConnection(client)) return new PgHeldConnection(lender, client)
   lender.releaseSlot()
   return refuseClient(client)

@@ -1,8 +1,9 @@
 import type { OncewardError } from '@onceward/core'
-import type { PoolClient } from 'pg'
+import type { PoolClient, QueryResult } from 'pg'
 import type { HandlerStatements, Settle } from '../transaction/handler-statements.ts'
 import type { MappedText, NestedTransactions } from '../transaction/nested-transactions.ts'
 import type { HandleGate } from '../transaction/refusing-handle.ts'
+import type { LibraryControl } from './library-control.ts'
 import { query as send } from './pg-query.ts'
 
 type Callback = (error: unknown, answers?: unknown) => void
@@ -23,6 +24,8 @@ export interface HandleParts {
   readonly gate: HandleGate
   readonly statements: HandlerStatements
   readonly nested: NestedTransactions
+  /** Of a library that begins and ends transactions itself. */
+  readonly library?: LibraryControl | undefined
 }
 
 /**
@@ -30,13 +33,18 @@ export interface HandleParts {
  * kept after the transaction stays refused, although its connection serves other transactions.
  */
 export function refusingClient(client: PoolClient, parts: HandleParts): PoolClient {
-  const { gate, nested, statements } = parts
+  const { gate, library, nested, statements } = parts
   const query = (...args: unknown[]): unknown => {
     const text = textOf(args[0])
+    const answer = library?.answer(text)
+    if (answer !== undefined) return answerLocally(answer, args)
     const closed = gate.refusal()
     if (closed !== undefined) return refuse(client, { error: closed, text, statements }, args)
     const mapped = text === undefined ? undefined : nested.map(text, () => statements.isRunning)
-    if (mapped instanceof Error) return refuse(client, { error: mapped, text, statements }, args)
+    if (mapped instanceof Error) {
+      if (library !== undefined) library.refused ??= mapped
+      return refuse(client, { error: mapped, text, statements }, args)
+    }
     gate.sent(text)
     const sent = mapped === undefined ? args : mappedArguments(mapped, args)
     if (!wantsPromise(args)) return Reflect.apply(client.query, client, sent)
@@ -125,6 +133,14 @@ function noticing(callback: Callback, mapped: MappedText): Callback {
     if (error) mapped.failed()
     callback(error, answerOf(answers, mapped))
   }
+}
+
+/** Answers as pg does, without the server. */
+function answerLocally(answer: QueryResult, args: readonly unknown[]): unknown {
+  const callback = args.find(isCallback)
+  if (callback === undefined) return Promise.resolve(answer)
+  process.nextTick(() => callback(undefined, answer))
+  return undefined
 }
 
 interface Refused {
