@@ -1,10 +1,11 @@
 import { StoreUnavailableError } from '@onceward/core'
 import { answerWithin, endsWithin, LATE } from '@onceward/core/adapter'
 import type { Runtime } from '@onceward/core/ports'
-import { CompiledQuery, type DatabaseConnection, type Kysely } from 'kysely'
+import type { ConnectionProvider, DatabaseConnection, Kysely, Transaction } from 'kysely'
 import type { Connection as Wire } from 'pg'
 import { MOST_CONNECTIONS } from '../driver/repeat.ts'
 import { toStoreError } from '../errors.ts'
+import { rawQuery } from './kysely-raw.ts'
 import { surviveLoss, wireOf } from './kysely-wire.ts'
 import { wireSession } from './pg-wire.ts'
 
@@ -19,6 +20,10 @@ export interface Client<DB> {
   readonly runtime: Runtime
   /** Whether a text may contain several statements. Undefined until the client has taken or refused the first one. */
   takesSeveral: boolean | undefined
+  /** Makes the handle of a transaction. The classes of Kysely may be those of another library that contains it. */
+  readonly toTransaction: (db: Kysely<DB>, provider: ConnectionProvider) => Transaction<DB>
+  /** Cancels the statement that a process of the server runs. Left out: over another connection of Kysely. */
+  readonly cancel?: (pid: number) => Promise<void>
 }
 
 /** A connection of Kysely, until it is left. */
@@ -82,7 +87,7 @@ export async function takeClean<DB>(client: Client<DB>): Promise<Clean> {
  */
 async function asks<DB>({ runtime }: Client<DB>, { connection, wire }: Asked): Promise<boolean> {
   const undo = surviveLoss(wire)
-  const asking = connection.executeQuery(CompiledQuery.raw(''))
+  const asking = connection.executeQuery(rawQuery(''))
   const isAnswered = await endsWithin(runtime, asking, CONNECT_MS)
   undo()
   return isAnswered

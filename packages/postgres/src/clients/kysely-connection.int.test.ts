@@ -4,6 +4,7 @@ import { Kysely, PostgresDialect } from 'kysely'
 import pg from 'pg'
 import { afterAll, beforeAll, expect, it, vi } from 'vitest'
 import { KyselyHeldConnection } from './kysely-connection.ts'
+import { toTransaction } from './kysely-transaction.ts'
 import { wireOf } from './kysely-wire.ts'
 
 let pool: pg.Pool
@@ -18,7 +19,7 @@ afterAll(() => pool.end())
 // Red when the connection of a cancel is released only after success: a refused cancel would keep it for ever.
 it('a cancel that PostgreSQL refuses returns its connection to the pool', async () => {
   const held = await KyselyHeldConnection.of(
-    { db, runtime: systemRuntime, takesSeveral: true },
+    { db, runtime: systemRuntime, takesSeveral: true, toTransaction },
     () => undefined,
   )
   for (let round = 0; round < 4; round++) {
@@ -37,7 +38,7 @@ it('a connection is closed whose cancel has not ended', async () => {
   const kysely = new Kysely<unknown>({ dialect: new PostgresDialect({ pool: small }) })
   const removed = vi.fn()
   small.on('remove', removed)
-  const client = { db: kysely, runtime: systemRuntime, takesSeveral: true }
+  const client = { db: kysely, runtime: systemRuntime, takesSeveral: true, toTransaction }
   const held = await KyselyHeldConnection.of(client, () => undefined)
   held.opened({ pid: 1 })
   const other = await small.connect()

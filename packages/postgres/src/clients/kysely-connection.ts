@@ -1,7 +1,7 @@
 import type { Logger, OncewardError } from '@onceward/core'
 import { answerWithin, endsWithin, LATE } from '@onceward/core/adapter'
 import type { TransactionStatus } from '@onceward/core/ports'
-import { CompiledQuery, type QueryResult, type Transaction } from 'kysely'
+import type { CompiledQuery, QueryResult, Transaction } from 'kysely'
 import type { Connection as Wire } from 'pg'
 import type { HeldConnection, SendAnswer } from '../driver/held-connection.ts'
 import { type SessionSettings, settingsIn } from '../driver/session-settings.ts'
@@ -10,7 +10,8 @@ import { sqlState } from '../errors.ts'
 import { HandlerStatements } from '../transaction/handler-statements.ts'
 import { HandleGate } from '../transaction/refusing-handle.ts'
 import { type Client, endWire, type Taken, takeClean } from './kysely-checkout.ts'
-import { HandleProvider, toTransaction } from './kysely-handle.ts'
+import { HandleProvider } from './kysely-handle.ts'
+import { rawQuery } from './kysely-raw.ts'
 import { watchedBuilder } from './kysely-statements.ts'
 import { surviveLoss } from './kysely-wire.ts'
 import { type WireSession, wireSession } from './pg-wire.ts'
@@ -32,7 +33,7 @@ async function sendAll<DB>(
   let isTaken = takesSeveral !== undefined
   try {
     for (const some of flushes) {
-      answer = toAnswer(await ask(CompiledQuery.raw(some.join('; '))))
+      answer = toAnswer(await ask(rawQuery(some.join('; '))))
       if (isTaken || some.length < 2) continue
       isTaken = true
       client.takesSeveral = true
@@ -50,7 +51,7 @@ async function sendAll<DB>(
 /** The client writes and reads UTF-8, but a handler or another user of the pool may have changed the encoding. */
 async function inUtf8(session: WireSession | undefined, ask: Ask): Promise<void> {
   if (session === undefined || session.encoding === 'UTF8') return
-  await ask(CompiledQuery.raw("set client_encoding = 'UTF8'"))
+  await ask(rawQuery("set client_encoding = 'UTF8'"))
   session.encoding = 'UTF8'
 }
 
@@ -84,8 +85,7 @@ export async function connectForStatements<DB>(client: Client<DB>): Promise<Stat
   }
   return {
     isUnreplicated: () => session?.isUnreplicated ?? false,
-    query: async (text, values) =>
-      toAnswer(await ask(CompiledQuery.raw(text, [...(values ?? [])]))),
+    query: async (text, values) => toAnswer(await ask(rawQuery(text, [...(values ?? [])]))),
     send: async (texts) => {
       await inUtf8(session, ask)
       return sendAll(client, ask, withOwnLast(texts))
@@ -140,7 +140,10 @@ export class KyselyHeldConnection<DB> implements HeldConnection<Transaction<DB>>
     this.#releaseSlot = parts.releaseSlot
     this.#wire = parts.wire
     this.#provider = new HandleProvider(parts.taken.connection, this.#gate, this.#statements)
-    this.tx = watchedBuilder(toTransaction(parts.client.db, this.#provider), this.#statements)
+    this.tx = watchedBuilder(
+      parts.client.toTransaction(parts.client.db, this.#provider),
+      this.#statements,
+    )
     if (parts.wire === undefined) return
     this.#session = wireSession(parts.wire)
     this.#undo = surviveLoss(parts.wire)
@@ -218,16 +221,8 @@ export class KyselyHeldConnection<DB> implements HeldConnection<Transaction<DB>>
     const { db, runtime } = this.#client
     const { supportsMultipleConnections } = db.getExecutor().adapter
     if (this.pid === undefined || supportsMultipleConnections === false) return
-    const text = `select pg_catalog.pg_cancel_backend(${this.pid})`
-    const cancelling = connectForStatements(this.#client).then(async (connection) => {
-      // Also one that is refused or not answered gives its connection back.
-      let isBroken = true
-      try {
-        isBroken = (await answerWithin(runtime, connection.query(text), CANCEL_MS)) === LATE
-      } finally {
-        connection.release(isBroken)
-      }
-    })
+    const cancel = this.#client.cancel ?? ((pid: number) => cancelBackend(this.#client, pid))
+    const cancelling = cancel(this.pid)
     this.#mayBeCancelled = !(await endsWithin(runtime, cancelling, CANCEL_MS))
   }
 
@@ -259,6 +254,18 @@ export class KyselyHeldConnection<DB> implements HeldConnection<Transaction<DB>>
   async #cleanUp(): Promise<void> {
     await this.idle()
     await this.#send(['rollback']).catch(() => undefined)
+  }
+}
+
+async function cancelBackend<DB>(client: Client<DB>, pid: number): Promise<void> {
+  const connection = await connectForStatements(client)
+  const text = `select pg_catalog.pg_cancel_backend(${pid})`
+  // Also one that is refused or not answered gives its connection back.
+  let isBroken = true
+  try {
+    isBroken = (await answerWithin(client.runtime, connection.query(text), CANCEL_MS)) === LATE
+  } finally {
+    connection.release(isBroken)
   }
 }
 

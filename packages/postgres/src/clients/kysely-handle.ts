@@ -1,16 +1,5 @@
 import type { TransactionStatus } from '@onceward/core/ports'
-import {
-  type CompiledQuery,
-  type ConnectionProvider,
-  type DatabaseConnection,
-  type Dialect,
-  DummyDriver,
-  type Kysely,
-  PostgresIntrospector,
-  PostgresQueryCompiler,
-  type QueryResult,
-  Transaction,
-} from 'kysely'
+import type { CompiledQuery, ConnectionProvider, DatabaseConnection, QueryResult } from 'kysely'
 import { isConnectionLoss, sqlState } from '../errors.ts'
 import type { HandlerStatements, Statement } from '../transaction/handler-statements.ts'
 import { type HandleGate, refusedControls } from '../transaction/refusing-handle.ts'
@@ -138,17 +127,4 @@ function bound<Name extends keyof DatabaseConnection>(
 ): Partial<DatabaseConnection> {
   const method = connection[name]
   return method === undefined ? {} : { [name]: method.bind(connection) }
-}
-
-/** A `Transaction` of Kysely with the user's plugins. It has no `commit()` and no `rollback()`. */
-export function toTransaction<DB>(db: Kysely<DB>, provider: ConnectionProvider): Transaction<DB> {
-  const executor = db.getExecutor().withConnectionProvider(provider)
-  const driver = new DummyDriver()
-  const dialect: Dialect = {
-    createAdapter: () => executor.adapter,
-    createDriver: () => driver,
-    createIntrospector: (kysely) => new PostgresIntrospector(kysely),
-    createQueryCompiler: () => new PostgresQueryCompiler(),
-  }
-  return new Transaction<DB>({ config: { dialect }, dialect, driver, executor })
 }

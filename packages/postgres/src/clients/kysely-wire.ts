@@ -1,6 +1,7 @@
 import { isError } from '@onceward/core/adapter'
-import { CompiledQuery, type DatabaseConnection } from 'kysely'
+import type { DatabaseConnection } from 'kysely'
 import type { Connection } from 'pg'
+import { rawQuery } from './kysely-raw.ts'
 
 /*
  * Kysely takes clients from pg's pool without listening for their errors, so a connection that is lost between two
@@ -52,7 +53,7 @@ async function findWire(connection: DatabaseConnection): Promise<Connection | un
   let isTaken: boolean
   try {
     const sql = probe as unknown as string
-    const answer = await connection.executeQuery({ ...CompiledQuery.raw(''), sql })
+    const answer = await connection.executeQuery({ ...rawQuery(''), sql })
     // pg answers the object itself.
     isTaken = answer.rows === rows
   } catch {

@@ -362,7 +362,7 @@ function toHeld<Tx>(lender: Lender, client: PoolClient): PgHeldConnection<Tx> {
 }
 
 /** Uses the pool, because the pool reaches the server with the same TLS settings and through the same poolers. */
-async function cancelBackend(pool: Pool, runtime: Runtime, pid: number): Promise<void> {
+export async function cancelBackend(pool: Pool, runtime: Runtime, pid: number): Promise<void> {
   const connection = await connectForStatements(pool, runtime)
   let isBroken = true
   try {

@@ -1,0 +1,134 @@
+import { ConfigurationError, type Inbox } from '@onceward/core'
+import { hasMethod, refuseUnfitClient } from '@onceward/core/adapter'
+import type { ConsumerRegistration } from '@onceward/core/ports'
+import type { Knex } from 'knex'
+import type { Kysely } from 'kysely'
+import type { Pool } from 'pg'
+import { toLibraryTransaction } from './clients/kysely-library.ts'
+import { cancelBackend } from './clients/pg-connection.ts'
+import type { Driver } from './driver/driver.ts'
+import { createInbox } from './inbox/inbox.ts'
+import { kyselyDriver } from './kysely-driver.ts'
+import type { DriverSettings } from './options.ts'
+import { type EntityHandle, withEntities } from './orm/entity-transaction.ts'
+import { knexLibrary } from './orm/knex-library.ts'
+import { type OrmInboxOptions, ormOptions } from './orm/options.ts'
+import { pgDriver, pgLibraryDriver } from './pg-driver.ts'
+import { refusedControl } from './transaction/refusing-handle.ts'
+
+/** Options of {@link mikroOrmInbox}. */
+export type MikroOrmInboxOptions = OrmInboxOptions
+
+/** The part of MikroORM's `EntityManager` that {@link mikroOrmInbox} uses. */
+export interface MikroOrmManager {
+  fork(): MikroOrmManager
+  flush(): Promise<void>
+  setTransactionContext(context: never): void
+}
+
+/**
+ * The durable guard of a consumer on MikroORM: handlers get an `EntityManager` in the transaction of the event, a fork for
+ * each. What it has persisted is flushed when the handler has returned.
+ *
+ * @param orm - With the driver for PostgreSQL. What a handler writes with `orm.em`, or with a fork of `tx`, is outside of
+ * the transaction: write with `tx`, and nest with `tx.transactional()`.
+ * @param options - The connection for the guard's own statements, as `connectionString` or `pool`.
+ * @throws {@link ConfigurationError}
+ *
+ * @example
+ * ```ts
+ * import { EntitySchema, MikroORM } from '@mikro-orm/postgresql'
+ * import { createGuard } from '@onceward/core'
+ * import { mikroOrmInbox } from '@onceward/postgres/mikro-orm'
+ *
+ * const Charge = new EntitySchema<{ orderId: string; cents: number }>({
+ *   name: 'Charge',
+ *   properties: { orderId: { type: 'text', primary: true }, cents: { type: 'integer' } },
+ * })
+ * const clientUrl = process.env.DATABASE_URL ?? ''
+ * const orm = await MikroORM.init({ clientUrl, entities: [Charge] })
+ *
+ * const inbox = mikroOrmInbox(orm, { connectionString: clientUrl })
+ * const billing = createGuard(
+ *   { consumer: 'billing', inbox, schema: OrderPlaced },
+ *   async ({ payload: { orderId, cents } }, { tx }) => {
+ *     tx.create(Charge, { orderId, cents })
+ *   },
+ * )
+ * ```
+ */
+export function mikroOrmInbox<Manager extends MikroOrmManager>(
+  orm: { readonly em: Manager },
+  options: MikroOrmInboxOptions,
+): Inbox<Manager> {
+  refuseUnfitClient('mikroOrmInbox', orm, {
+    expected: 'an instance of MikroORM',
+    methods: ['close'],
+    field: 'em',
+  })
+  const { openPool, settings } = ormOptions('mikroOrmInbox', options)
+  return createInbox((registration) => {
+    const { pool, close } = openPool(registration)
+    const parts: Parts = { orm: orm as unknown as Orm, pool, settings, registration }
+    const driver = withEntities(innerDriver(parts), (context) => handleOf(orm.em, context))
+    return { ...driver, close }
+  }, options)
+}
+
+/** What is used of MikroORM, which the types of its core do not say. */
+interface Orm {
+  readonly em: { getConnection(type: 'write'): Connection }
+  readonly config: { get(option: 'pool'): { readonly max?: number } | undefined }
+}
+
+interface Connection {
+  /** Of version 7, which is built on Kysely. */
+  getClient?(): Kysely<unknown>
+  /** Of version 6, which is built on Knex. */
+  getKnex?(): Knex
+}
+
+interface Parts {
+  readonly orm: Orm
+  /** Of the guard. */
+  readonly pool: Pool
+  readonly settings: DriverSettings
+  readonly registration: ConsumerRegistration
+}
+
+function innerDriver({ orm, pool, settings, registration }: Parts): Driver<object> {
+  const { runtime } = registration
+  const connection = orm.em.getConnection('write')
+  const knex = connection.getKnex?.()
+  if (knex !== undefined) return pgLibraryDriver(knexLibrary(knex), pool, settings, runtime)
+  const db = connection.getClient?.()
+  if (db === undefined || !hasMethod(db, 'getExecutor')) {
+    throw new ConfigurationError(
+      'Expected mikroOrmInbox to get a MikroORM 6 or 7 for PostgreSQL: use the driver of @mikro-orm/postgresql.',
+    )
+  }
+  const { durable, query, shortTransaction } = pgDriver(pool, settings, runtime)
+  const source = {
+    ...{ db, runtime, toTransaction: toLibraryTransaction },
+    cancel: (pid: number) => cancelBackend(pool, runtime, pid),
+  }
+  const poolSize = orm.config.get('pool')?.max
+  return kyselyDriver(source, { ...settings, poolSize }, { durable, query, shortTransaction })
+}
+
+/** An EntityManager of its own for the transaction, which MikroORM then uses for all its statements. */
+function handleOf<Manager extends MikroOrmManager>(
+  em: Manager,
+  context: object,
+): EntityHandle<Manager> {
+  const tx = em.fork() as Manager
+  tx.setTransactionContext(context as never)
+  return {
+    tx: Object.assign(tx, {
+      begin: () => Promise.reject(refusedControl('begin')),
+      commit: () => Promise.reject(refusedControl('commit')),
+      rollback: () => Promise.reject(refusedControl('rollback')),
+    }),
+    flush: () => tx.flush(),
+  }
+}
