@@ -148,7 +148,7 @@ export function endsSession(error: unknown): boolean {
 export const isRacingReindex = (error: unknown): boolean => sqlState(error) === UNIQUE_VIOLATION
 
 /** Whether this connection has ended. Another one may still be served. */
-function losesSession(error: unknown): boolean {
+export function losesSession(error: unknown): boolean {
   return SESSION_ENDS.test(sqlState(error) ?? '') || isConnectionLoss(error)
 }
 

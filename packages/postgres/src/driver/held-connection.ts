@@ -13,6 +13,8 @@ export interface SendAnswer extends QueryAnswer {
 export interface HeldConnection<Tx> {
   /** The handler's handle. */
   readonly tx: Tx
+  /** The connection goes back with the end of its transaction, so nothing can be sent behind a ROLLBACK. */
+  readonly endsWithTransaction?: boolean
   /** Where statements are reported that are refused and that nobody awaits. */
   logTo(logger: Logger): void
   /**

@@ -31,6 +31,9 @@ export const READ_SETTINGS: string = [
   'session_user::pg_catalog.text as session_user_name',
 ].join(', ')
 
+/** The columns of {@link READ_SETTINGS}. */
+export const SETTING_COLUMNS: readonly string[] = [...Object.keys(READ), 'session_user_name']
+
 /** The settings in a row of {@link READ_SETTINGS}. */
 export function settingsIn(row: Readonly<Record<string, unknown>>): SessionSettings {
   const text = (column: keyof typeof READ | 'session_user_name'): string => String(row[column])

@@ -231,7 +231,8 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
   }
 
   #canRecord(): boolean {
-    return this.#held.status() !== 'broken' && this.#held.isUtf8()
+    const held = this.#held
+    return held.endsWithTransaction !== true && held.status() !== 'broken' && held.isUtf8()
   }
 
   /** Where not all statements travel in one text, the transaction of the record has an end of its own. */

@@ -152,7 +152,10 @@ export function takingTexts(
 }
 
 function freshText(events: readonly IdentifiedEvent[], target: ClaimTarget): string {
-  const rows = freshRows(events, target.consumerId)
+  const rows =
+    events.length === 1
+      ? `values ${events.map(({ id, fingerprint }) => `('${id}',${fingerprint},${target.consumerId})`).join()}`
+      : freshRows(events, target.consumerId)
   return `insert into ${target.schema}.processed_events (event_id, fingerprint, consumer_id) ${rows} on conflict (event_id) do nothing${target.returning}`
 }
 
@@ -160,10 +163,7 @@ function freshText(events: readonly IdentifiedEvent[], target: ClaimTarget): str
  * Several rows come as two arrays, which cost the server a tenth less than a list of values. Each array has an `unnest`
  * of its own, because the form for several arrays cannot be named with its schema.
  */
-function freshRows(events: readonly IdentifiedEvent[], consumerId: number): string {
-  if (events.length === 1) {
-    return `values ${events.map(({ id, fingerprint }) => `('${id}',${fingerprint},${consumerId})`).join()}`
-  }
+export function freshRows(events: readonly IdentifiedEvent[], consumerId: number): string {
   const rows = sorted(events, ({ id }) => id)
   const ids = `'{${rows.map(({ id }) => id).join()}}'::pg_catalog.uuid[]`
   const fingerprints = `'{${rows.map(({ fingerprint }) => fingerprint).join()}}'::pg_catalog.int8[]`

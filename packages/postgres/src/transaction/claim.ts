@@ -79,7 +79,7 @@ export async function nothingClaimed<Tx>(
   claim: BeginClaim,
   { statements }: Pick<BeginContext, 'statements'>,
 ): Promise<Begun<Tx>> {
-  if (claim.kind !== 'fresh') return nothingOpen(held, 'none')
+  if (claim.kind !== 'fresh' || held.endsWithTransaction === true) return nothingOpen(held, 'none')
   const { events } = claim
   try {
     const answer = await held.send(['rollback', doneText(statements, events)], SILENCE_MS)

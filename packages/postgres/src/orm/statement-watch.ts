@@ -1,0 +1,80 @@
+import type { OncewardError } from '@onceward/core'
+import type { TransactionStatus } from '@onceward/core/ports'
+import { isConnectionLoss, sqlState } from '../errors.ts'
+import { HandleGate, refusedControls } from '../transaction/refusing-handle.ts'
+
+/**
+ * The statements of the handlers of one transaction, over a client that tells nothing of its connection. The ORM's handle
+ * asks before each statement, and shows its answer.
+ */
+export class StatementWatch {
+  readonly gate: HandleGate = new HandleGate()
+  /** Why the handler's run fails although the ORM may have hidden the refusal from it. */
+  refused: OncewardError | undefined
+  #status: Exclude<TransactionStatus, 'ended'> = 'open'
+  readonly #running = new Set<PromiseLike<unknown>>()
+
+  get status(): TransactionStatus {
+    return this.#status
+  }
+
+  get isBusy(): boolean {
+    return this.#running.size > 0
+  }
+
+  /** Resolves when no statement runs. */
+  async idle(): Promise<void> {
+    while (this.isBusy) await Promise.allSettled(this.#running)
+  }
+
+  /**
+   * Why a statement must not be sent. Undefined if it may.
+   *
+   * @param text - Undefined if it is not known.
+   */
+  refusal(text: string | undefined): OncewardError | undefined {
+    const closed = this.gate.refusal()
+    if (closed !== undefined) return closed
+    const control = text === undefined ? undefined : refusedControls(text)
+    if (control === undefined) this.gate.sent(text)
+    else this.refused ??= control
+    return control
+  }
+
+  /** A statement is sent. Its promise may be that of the handler, and is not unhandled afterwards. */
+  sent(answer: PromiseLike<unknown>): void {
+    this.#running.add(answer)
+    answer.then(
+      () => {
+        this.#running.delete(answer)
+        if (this.#status === 'failed') this.#status = 'open'
+      },
+      (error: unknown) => {
+        this.#running.delete(answer)
+        // A statement may raise any code and any text, also those of a lost connection: ROLLBACK tells.
+        if (sqlState(error) !== undefined) this.#status = 'failed'
+        else if (isConnectionLoss(error)) this.#status = 'broken'
+      },
+    )
+  }
+
+  /** Refuses or sends a statement, where the handler may get a promise of ours for it. */
+  statement<T>(text: string | undefined, send: () => PromiseLike<T>): PromiseLike<T> {
+    const refusal = this.refusal(text)
+    if (refusal !== undefined) return Promise.reject(refusal)
+    const answer = send()
+    this.sent(answer)
+    return answer
+  }
+
+  /** Runs a nested transaction of the handler. Rolled back to its savepoint, the transaction is as it was before. */
+  async nested<T>(run: () => PromiseLike<T>): Promise<T> {
+    const before = this.#status
+    try {
+      return await run()
+    } catch (error) {
+      if (this.#status === 'failed') this.#status = before
+      throw error
+    }
+  }
+}
