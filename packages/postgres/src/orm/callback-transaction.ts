@@ -20,13 +20,6 @@ class RolledBack extends Error {
  *
  * @param run - Calls the library with the callback.
  * @returns Rejects with the library's error if the transaction does not begin.
- *
- * @example
- * ```ts
- * import { openTransaction } from './callback-transaction.ts'
- *
- * const { tx, commit } = await openTransaction((callback) => sql.begin(callback))
- * ```
  */
 export function openTransaction<Tx>(
   run: (callback: (tx: Tx) => Promise<void>) => PromiseLike<unknown>,
