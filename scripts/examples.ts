@@ -14,6 +14,7 @@ declare const inbox: import('@onceward/core').Inbox<import('pg').PoolClient>
 declare const kafka: import('kafkajs').Kafka
 declare const OrderPlaced: import('zod').ZodType<{ orderId: string; cents: number }>
 declare const pool: import('pg').Pool
+declare const prisma: import('../../../docs/samples/prisma/generated/client.ts').PrismaClient
 declare const queueUrl: string
 declare const redis: import('ioredis').Redis
 declare const secret: string

@@ -66,13 +66,18 @@ const CONNECTION_CODES = new Set<unknown>([
     'ERR_STREAM_PREMATURE_CLOSE',
   ],
   ...['CONNECTION_CLOSED', 'CONNECTION_ENDED', 'CONNECTION_DESTROYED', 'CONNECT_TIMEOUT'],
+  // Of Prisma: cannot reach the server, no answer, no free connection, connection closed.
+  ...['P1001', 'P1002', 'P2024', 'P1017'],
 ])
 
 /** Errors without a code from pg, pg-pool and Kysely. */
 const CONNECTION_MESSAGES =
   /^(?:Connection terminated|timeout expired|timeout exceeded when trying to connect|Cannot use a pool after calling end|Client was closed|Client has encountered a connection error|Query read timeout|The server does not support SSL|driver has already been destroyed|Postgres connection has been discarded|PGlite instance is already closed)/
 
-const SQLSTATE = /^[0-9A-Z]{5}$/
+/** Prisma's own codes have the same form: P1001 … P6999. Those of PostgreSQL with a P begin with P0. */
+const SQLSTATE = /^(?!P[1-9])[0-9A-Z]{5}$/
+/** Of Prisma before version 7, which tells no SQLSTATE with it: a write conflict or a deadlock. */
+const PRISMA_CONFLICT = 'P2034'
 /** Causes that are nested deeper than this are ignored. */
 const DEPTH = 5
 /** More errors than these are ignored: an AggregateError may hold any number, and also itself. */
@@ -82,6 +87,7 @@ const MOST_ERRORS = 100
 export function diagnose(error: unknown): 'serialization' | 'store' | 'other' {
   const state = sqlState(error)
   if (state !== undefined) return meaningOf(state)
+  if (chain(error).some(({ code }) => code === PRISMA_CONFLICT)) return 'serialization'
   return isConnectionLoss(error) ? 'store' : 'other'
 }
 
@@ -290,7 +296,10 @@ function chain(error: unknown): readonly ErrorLike[] {
 
 /** Handlers may throw any value. */
 function toErrorLike(error: unknown): ErrorLike {
-  const { code, message, routine, cause, errors } = Object(error)
+  const { code, originalCode, message, routine, cause, errors, meta } = Object(error)
   const members = Array.isArray(errors) ? errors.slice(0, MOST_ERRORS) : []
-  return { code, message, routine, causes: [cause, ...members] }
+  const found = [cause, ...members]
+  // Prisma puts the server's error there: as `code` before version 7, and as `originalCode` below an adapter's error since.
+  if (meta !== undefined) found.push(Object(meta).driverAdapterError, meta)
+  return { code: originalCode ?? code, message, routine, causes: found }
 }

@@ -77,7 +77,7 @@ export class OrmConnection<Tx> implements HeldConnection<Tx> {
   }
 
   mistake(): OncewardError | undefined {
-    return this.#parts.watch.refused
+    return this.#parts.watch.mistake()
   }
 
   status(): TransactionStatus {

@@ -1,4 +1,4 @@
-import type { OncewardError } from '@onceward/core'
+import { type OncewardError, RetryableError } from '@onceward/core'
 import type { TransactionStatus } from '@onceward/core/ports'
 import { isConnectionLoss, sqlState } from '../errors.ts'
 import { HandleGate, refusedControls } from '../transaction/refusing-handle.ts'
@@ -11,6 +11,8 @@ export class StatementWatch {
   readonly gate: HandleGate = new HandleGate()
   /** Why the handler's run fails although the ORM may have hidden the refusal from it. */
   refused: OncewardError | undefined
+  /** Queries that the handler has made and not awaited, with their names, where the ORM sends them only then. */
+  readonly unsent: Map<object, string> = new Map()
   #status: Exclude<TransactionStatus, 'ended'> = 'open'
   readonly #running = new Set<PromiseLike<unknown>>()
 
@@ -25,6 +27,19 @@ export class StatementWatch {
   /** Resolves when no statement runs. */
   async idle(): Promise<void> {
     while (this.isBusy) await Promise.allSettled(this.#running)
+  }
+
+  /** Why a handler's run fails although it has returned. */
+  mistake(): OncewardError | undefined {
+    return this.refused ?? this.#forgotten()
+  }
+
+  #forgotten(): OncewardError | undefined {
+    const [title] = this.unsent.values()
+    if (title === undefined) return undefined
+    return new RetryableError(
+      `The run failed because \`${title}\` was not awaited, and the ORM has not sent it: await every query in the handler.`,
+    )
   }
 
   /**
