@@ -1,14 +1,18 @@
 import { amqp } from './amqp/index.ts'
 import type { BrokerDefinition } from './broker.ts'
 import { kafka } from './kafka/index.ts'
+import { redisStreams } from './redis-streams/index.ts'
 import { sqs } from './sqs/index.ts'
 
 /** The one list of brokers outside their packages and pages. A name is also the name of the broker's package. */
-export const BROKER_NAMES = ['sqs', 'kafka', 'amqp'] as const
+export const BROKER_NAMES = ['sqs', 'kafka', 'amqp', 'redis-streams'] as const
 
 export type BrokerName = (typeof BROKER_NAMES)[number]
 
-export const BROKERS: Readonly<Record<BrokerName, BrokerDefinition>> = { sqs, kafka, amqp }
+export const BROKERS: Readonly<Record<BrokerName, BrokerDefinition>> = {
+  ...{ sqs, kafka, amqp },
+  'redis-streams': redisStreams,
+}
 
 /** Where a command or a test needs any one broker. */
 export const DEFAULT_BROKER: BrokerName = 'sqs'

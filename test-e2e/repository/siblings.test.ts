@@ -15,7 +15,7 @@ function filesIn(directory: string): string[] {
 
 /** Whose options have the name: what two brokers call alike is alike. */
 const OPTIONS: Readonly<Record<string, string>> = {
-  deadLetter: 'kafka sqs amqp',
+  deadLetter: 'kafka sqs amqp redis-streams',
   // Of the client itself, where it has such a thing.
   consumer: 'kafka amqp',
   topics: 'kafka',
@@ -27,10 +27,17 @@ const OPTIONS: Readonly<Record<string, string>> = {
   longPollMs: 'sqs',
   queue: 'amqp',
   prefetch: 'amqp',
-  holdMs: 'amqp',
+  holdMs: 'amqp redis-streams',
   retryLevelsMs: 'amqp',
   deadLetterPolicy: 'amqp',
   consumerTimeoutMs: 'amqp',
+  stream: 'redis-streams',
+  group: 'redis-streams',
+  consumerName: 'redis-streams',
+  claimIdleMs: 'redis-streams',
+  bodyField: 'redis-streams',
+  orderingField: 'redis-streams',
+  keepEntries: 'redis-streams',
 }
 
 /**

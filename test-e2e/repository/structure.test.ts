@@ -39,6 +39,7 @@ const UNTESTED_PEERS: Readonly<Record<string, readonly string[]>> = {
     ...['drizzle-orm', 'knex', 'postgres', '@prisma/client', 'typeorm'],
     ...['@mikro-orm/core', '@mikro-orm/postgresql'],
   ],
+  'redis-streams': ['ioredis'],
   testing: ['kafkajs', 'testcontainers', 'vitest'],
 }
 

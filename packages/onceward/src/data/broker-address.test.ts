@@ -14,6 +14,7 @@ describe('the address of a broker', () => {
     ['amqps://host', 'amqp', 'RabbitMQ'],
     ['http://localhost:4566/0/orders', 'sqs', 'SQS'],
     ['https://sqs.eu-west-1.amazonaws.com/1/orders', 'sqs', 'SQS'],
+    ['rediss://user@host:6380/1', 'redis-streams', 'Redis Streams'],
   ])('%s is one of %s', (text, name, title) => {
     expect(parsed(text)).toEqual({ name, title, url: text, params: '', guard: {} })
   })
@@ -38,7 +39,7 @@ describe('the address of a broker', () => {
     })
   })
 
-  test.each(['', 'host:9092', 'redis://:s3cret@host', 'AMQP://host', 'amqp:/host', ' amqp://host'])(
+  test.each(['', 'host:9092', 'nats://:s3cret@host', 'AMQP://host', 'amqp:/host', ' amqp://host'])(
     '%j is none, and is not repeated',
     (text) => {
       expect(() => parseBroker(text)).toThrow(

@@ -1,7 +1,7 @@
 import { usage } from '../failure.ts'
 
 /** As the adapters call their brokers. */
-export type BrokerName = 'kafka' | 'sqs' | 'amqp'
+export type BrokerName = 'kafka' | 'sqs' | 'amqp' | 'redis-streams'
 
 /** What `--broker` says, before anything is loaded. */
 export interface NamedBroker {
@@ -21,10 +21,11 @@ export type GuardParameter = (typeof GUARD_PARAMETERS)[number]
 const GUARD_PARAMETERS = ['consumer', 'window', 'lease', 'deadline', 'attempts'] as const
 
 const TITLES: Readonly<Record<BrokerName, string>> = {
-  ...{ kafka: 'Kafka', sqs: 'SQS', amqp: 'RabbitMQ' },
+  ...{ kafka: 'Kafka', sqs: 'SQS', amqp: 'RabbitMQ', 'redis-streams': 'Redis Streams' },
 }
 const SCHEMES: Readonly<Record<string, BrokerName>> = {
   ...{ kafka: 'kafka', kafkas: 'kafka', amqp: 'amqp', amqps: 'amqp', http: 'sqs', https: 'sqs' },
+  ...{ redis: 'redis-streams', rediss: 'redis-streams' },
 }
 
 /** @throws {@link Failure} for an address of no known broker. The text is not repeated, it may hold a password. */
@@ -33,7 +34,7 @@ export function parseBroker(text: string): NamedBroker {
   const name = SCHEMES[scheme]
   if (name === undefined) {
     throw usage(
-      'Expected --broker to be kafka://host:9092?topic=orders, amqp://host?queue=orders or the URL of an SQS queue.',
+      'Expected --broker to be kafka://host:9092?topic=orders, amqp://host?queue=orders, redis://host?stream=orders or the URL of an SQS queue.',
     )
   }
   const at = text.indexOf('?')

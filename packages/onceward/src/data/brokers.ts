@@ -28,6 +28,10 @@ const ADAPTERS: Readonly<Record<BrokerName, Adapter>> = {
     load: () => import('@onceward/amqp/operator'),
     packages: '@onceward/amqp amqplib',
   },
+  'redis-streams': {
+    load: () => import('@onceward/redis-streams/operator'),
+    packages: '@onceward/redis-streams ioredis',
+  },
 }
 
 /** A broker that silently keeps an operator waiting is given up. */

@@ -1,0 +1,122 @@
+import { FatalError } from '@onceward/core'
+import { memoryInbox } from '@onceward/core/memory'
+import { redis as redisServer, type Server, until } from '@onceward/testing'
+import { guardOf } from '@onceward/testing/adapter'
+import { Redis } from 'ioredis'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { depth, freshStream, send } from './fixtures/streams.ts'
+import { type ConsumeStreamOptions, consumeStream } from './index.ts'
+
+let server: Server<{ readonly url: string }>
+let redis: Redis
+
+beforeAll(async () => {
+  server = await redisServer()
+  redis = new Redis(server.connection.url)
+})
+afterAll(async () => {
+  redis.disconnect()
+  await server.stop()
+})
+
+const fast = { drainMs: 2_000, group: 'billing' } satisfies Partial<ConsumeStreamOptions>
+const keysOf = (count: number): string[] => Array.from({ length: count }, (_, n) => `k-${n}`)
+const isEmpty = async (stream: string): Promise<boolean> =>
+  (await depth(redis, stream, 'billing')).every((count) => count === 0)
+
+test.each(['each', 'batch'] as const)(
+  'with transactions of %s every entry is processed once, copies included, and the stream is empty',
+  async (transaction) => {
+    const stream = freshStream()
+    const keys = keysOf(200)
+    await send(redis, stream, [...keys, ...keys.slice(0, 50)])
+    const runs: string[] = []
+    const guard = guardOf((event) => void runs.push(event.payload.key), { transaction })
+    await using consumption = await consumeStream(redis, guard, { stream, ...fast })
+    await until(() => isEmpty(stream))
+    expect(runs.toSorted()).toEqual(keys.toSorted())
+    expect(consumption.health()).toMatchObject({ state: 'running', settleFailures: 0 })
+  },
+)
+
+test('a failed event is retried, and a fatally failed event is dead-lettered with its reason', async () => {
+  const stream = freshStream()
+  const attempts: Record<string, number> = {}
+  const guard = guardOf(
+    (event) => {
+      attempts[event.key] = event.attempt
+      if (event.key === 'fatal') throw new FatalError('no such order')
+      if (event.key === 'always') throw new Error('declined')
+      if (event.attempt === 1) throw new Error('not yet')
+    },
+    { retry: { attempts: 2, baseMs: 0 } },
+  )
+  await send(redis, stream, ['again', 'fatal', 'always'])
+  const dead = `${stream}.dead`
+  await using _ = await consumeStream(redis, guard, {
+    stream,
+    deadLetter: { stream: dead },
+    ...fast,
+  })
+  await until(() => isEmpty(stream))
+  expect(attempts).toEqual({ again: 2, fatal: 1, always: 2 })
+  const letters = (await redis.xrange(dead, '-', '+')).map(([, flat]) => {
+    const fields = new Map(
+      Array.from({ length: flat.length / 2 }, (_, n) => [flat[2 * n], flat[2 * n + 1]]),
+    )
+    return ['idempotency-key', 'x-onceward-reason', 'x-onceward-error', 'payload'].map((name) =>
+      fields.get(name),
+    )
+  })
+  expect(letters.toSorted()).toEqual([
+    ['always', 'attempts-spent', expect.stringContaining('declined'), '{"key":"always"}'],
+    ['fatal', 'fatal', expect.stringContaining('no such order'), '{"key":"fatal"}'],
+  ])
+})
+
+test('entries of a consumer that died are taken over, and those that a drain did not start go over at once', async () => {
+  const stream = freshStream()
+  const inbox = memoryInbox()
+  await redis.xgroup('CREATE', stream, 'billing', '0', 'MKSTREAM')
+  await send(redis, stream, ['dead'])
+  await redis.xreadgroup('GROUP', 'billing', 'gone', 'COUNT', 1, 'STREAMS', stream, '>')
+  const runs: string[] = []
+  const gate = Promise.withResolvers<void>()
+  const first = guardOf(() => gate.promise, { concurrency: 1 }, inbox)
+  const options = { stream, ...fast }
+  // Its first run occupies its only slot; what it prefetched waits.
+  const draining = await consumeStream(redis, first, { ...options, claimIdleMs: 60_000 })
+  await send(redis, stream, ['slow', 'unstarted'])
+  await until(() => draining.health().inFlight >= 1)
+  const second = guardOf((event) => void runs.push(event.payload.key), {}, inbox)
+  await using _ = await consumeStream(redis, second, { ...options, claimIdleMs: 1_000 })
+  await until(() => runs.includes('dead'))
+  const drained = draining.drain()
+  gate.resolve()
+  await drained
+  await until(() => isEmpty(stream))
+  expect(runs.toSorted()).toEqual(['dead', 'unstarted'])
+})
+
+test('a group that was flushed with its stream is made again, and what is added then is processed', async () => {
+  const stream = freshStream()
+  const runs: string[] = []
+  const guard = guardOf((event) => void runs.push(event.payload.key))
+  await using consumption = await consumeStream(redis, guard, { stream, ...fast })
+  await send(redis, stream, ['before'])
+  await until(() => runs.length === 1)
+  await redis.del(stream)
+  await send(redis, stream, ['after'])
+  await until(() => runs.length === 2 && isEmpty(stream))
+  expect(runs).toEqual(['before', 'after'])
+  await until(() => consumption.health().state === 'running')
+})
+
+test('a key that is no stream is refused at the start', async () => {
+  const stream = freshStream()
+  await redis.set(stream, 'text')
+  const guard = guardOf(() => undefined)
+  await expect(consumeStream(redis, guard, { stream, ...fast })).rejects.toThrow(
+    /cannot be consumed.*Give the key of a stream/,
+  )
+})

@@ -1,0 +1,151 @@
+import type { Logger } from '@onceward/core'
+import { type MaybeAsync, oncePerTurn } from '@onceward/core/adapter'
+import type { Runtime } from '@onceward/core/ports'
+import type { StreamApi, StreamEntry } from './client.ts'
+import type { Received } from './delivery.ts'
+import { classifyError } from './errors.ts'
+
+export interface OwnedEntriesOptions {
+  readonly api: Pick<StreamApi, 'renew'>
+  readonly runtime: Runtime
+  readonly logger: Logger
+  readonly renewMs: number
+  /** Another consumer owns the entry now. */
+  readonly onLost?: (received: Received) => void
+}
+
+/** Its run decides by its transaction, whoever owns the entry. */
+const LOST = 'an entry was not renewed in time, and another consumer owns it now'
+
+/**
+ * The entries of this consumer's pending list that are in hand. They are renewed as long as they are, so that no other
+ * consumer claims them.
+ */
+export class OwnedEntries {
+  onLost: ((received: Received) => void) | undefined
+  readonly #options: OwnedEntriesOptions
+  readonly #owned = new Map<string, Received>()
+  #call: Promise<void> | undefined
+  #cancel: (() => void) | undefined
+
+  constructor(options: OwnedEntriesOptions) {
+    this.#options = options
+    this.onLost = options.onLost
+  }
+
+  get size(): number {
+    return this.#owned.size
+  }
+
+  has(entry: Pick<StreamEntry, 'stream' | 'id'>): boolean {
+    return this.#owned.has(keyOf(entry))
+  }
+
+  hold(received: Received): void {
+    this.#owned.set(keyOf(received.entry), received)
+    this.#arm()
+  }
+
+  /** Ends the renewal of an entry. Waits for one under way, which would fail or take a parked entry back. */
+  release({ entry }: Received): MaybeAsync<void> {
+    this.#owned.delete(keyOf(entry))
+    return this.#call
+  }
+
+  stop(): void {
+    this.#cancel?.()
+    this.#cancel = undefined
+  }
+
+  #arm(): void {
+    const { runtime, renewMs } = this.#options
+    this.#cancel ??= runtime.setTimer(() => this.#tick(), renewMs, { keepAlive: false })
+  }
+
+  #tick(): void {
+    this.#cancel = undefined
+    if (this.#owned.size === 0) return
+    this.#arm()
+    // The one before may still wait for its answer.
+    this.#call ??= this.#renewAll().finally(() => {
+      this.#call = undefined
+    })
+  }
+
+  async #renewAll(): Promise<void> {
+    const streams = Map.groupBy(this.#owned.values(), ({ entry }) => entry.stream)
+    const calls = [...streams].map(([stream, all]) => this.#renew(stream, all))
+    await Promise.all(calls)
+  }
+
+  async #renew(stream: string, all: readonly Received[]): Promise<void> {
+    const { api, logger } = this.#options
+    try {
+      const lost = new Set(
+        await api.renew(
+          stream,
+          all.map(({ entry }) => entry.id),
+        ),
+      )
+      for (const received of all.filter(({ entry }) => lost.has(entry.id))) {
+        // Settled meanwhile.
+        if (this.#owned.get(keyOf(received.entry)) !== received) continue
+        this.#owned.delete(keyOf(received.entry))
+        logger.warn({ queue: stream, id: received.entry.id }, LOST)
+        this.onLost?.(received)
+      }
+    } catch (error) {
+      const fields = { queue: stream, entries: all.length, reason: classifyError(error).text }
+      logger.warn(fields, 'received entries were not renewed; the next period tries again')
+    }
+  }
+}
+
+const keyOf = ({ stream, id }: Pick<StreamEntry, 'stream' | 'id'>): string => `${id} ${stream}`
+
+interface Waiting {
+  readonly id: string
+  readonly settled: (isOwned: boolean) => void
+  readonly failed: (error: unknown) => void
+}
+
+/** Acks all entries that one turn of the event loop settles with one script per stream. */
+export class Acks {
+  readonly #api: Pick<StreamApi, 'ack'>
+  #waiting = new Map<string, Waiting[]>()
+  readonly #flushSoon: () => void = oncePerTurn(() => this.#flush())
+
+  constructor(api: Pick<StreamApi, 'ack'>) {
+    this.#api = api
+  }
+
+  /** Whether this consumer still owned the entry, and so the entry is acked. */
+  add({ stream, id }: Pick<StreamEntry, 'stream' | 'id'>): Promise<boolean> {
+    const { promise, resolve, reject } = Promise.withResolvers<boolean>()
+    const waiting = this.#waiting.get(stream) ?? []
+    waiting.push({ id, settled: resolve, failed: reject })
+    this.#waiting.set(stream, waiting)
+    this.#flushSoon()
+    return promise
+  }
+
+  #flush(): void {
+    const streams = this.#waiting
+    this.#waiting = new Map()
+    for (const [stream, waiting] of streams) void this.#ack(stream, waiting)
+  }
+
+  async #ack(stream: string, waiting: readonly Waiting[]): Promise<void> {
+    try {
+      const lost = new Set(
+        await this.#api.ack(
+          stream,
+          waiting.map(({ id }) => id),
+        ),
+      )
+      for (const { id, settled } of waiting) settled(!lost.has(id))
+    } catch (error) {
+      for (const { failed } of waiting) failed(error)
+    }
+  }
+}
