@@ -3,6 +3,8 @@ import { TEXT_WORLDS } from './attempts-worlds.ts'
 import { type EpochFaults, epochs, type Removal } from './epoch.ts'
 import type { Model } from './explore.ts'
 import { explore } from './explore.ts'
+import { outbox } from './outbox.ts'
+import type { OutboxFaults, OutboxRules } from './outbox-state.ts'
 import { type PartsFaults, type PartsRules, parts } from './parts.ts'
 import { publishing } from './publishing.ts'
 import type { PublishingFaults, PublishingRules } from './publishing-state.ts'
@@ -81,7 +83,23 @@ const splits = (
   return world(`parts: ${name}`, parts({ ...ALL_PARTS, ...over }, some), { breaks })
 }
 
+const OUTBOX: OutboxRules = {
+  ...{ locks: true, sortsLocks: true, drawsInside: true, readsUndeleted: true },
+  ...{ deletesAfter: true, leases: true, expires: true, holdsKey: true, sharesKeys: true },
+}
+
+const outboxes = (
+  name: string,
+  faults: Partial<OutboxFaults>,
+  over: Partial<OutboxRules> = {},
+  rest: Partial<World> = {},
+): World => {
+  const none = { writer: 0, relay: 0, freeze: 0, refuse: 0, unconfirmed: 0 }
+  return world(`outbox: ${name}`, outbox({ ...OUTBOX, ...over }, { ...none, ...faults }), rest)
+}
+
 const STUCK = 'nothing but a fault leads on to an end'
+const OVERTAKES = 'a message overtakes one of its key'
 const FALSE_DONE = 'a false done: acked without an effect'
 
 /** Small worlds of the protocol. Those that leave a rule out show what the rule is for. */
@@ -122,6 +140,34 @@ export const WORLDS: readonly World[] = [
   without('redeliveryPublishes', 'acked while it is dead and not published', { crash: 1 }),
   without('publishedSettles', 'published again', { duplicate: 1 }),
   without('pollerPublishes', STUCK, { crash: 1, replay: 1 }),
+  outboxes('writers and relays die', { writer: 1, relay: 1 }),
+  outboxes('a frozen relay', { freeze: 1, refuse: 1 }),
+  outboxes('a broker that refuses and does not confirm', { refuse: 2, unconfirmed: 1 }),
+  outboxes(
+    'every fault',
+    { relay: 1, freeze: 1, refuse: 1, unconfirmed: 1 },
+    {},
+    { isLarge: true },
+  ),
+  outboxes('without locks', {}, { locks: false }, { breaks: OVERTAKES }),
+  outboxes('without sortsLocks', {}, { sortsLocks: false }, { breaks: STUCK }),
+  outboxes('without drawsInside', {}, { drawsInside: false }, { breaks: OVERTAKES }),
+  outboxes(
+    'without readsUndeleted',
+    {},
+    { readsUndeleted: false, sharesKeys: false },
+    { breaks: STUCK },
+  ),
+  outboxes('keys of their own', { writer: 1, relay: 1, refuse: 1 }, { sharesKeys: false }),
+  outboxes(
+    'without deletesAfter',
+    { relay: 1 },
+    { deletesAfter: false },
+    { breaks: 'a message is lost' },
+  ),
+  outboxes('without leases', {}, { leases: false }, { breaks: 'published twice without a fault' }),
+  outboxes('without expires', { relay: 1 }, { expires: false }, { breaks: STUCK }),
+  outboxes('without holdsKey', { refuse: 1 }, { holdsKey: false }, { breaks: OVERTAKES }),
   splits('every fault'),
   splits('without waitsForAll', { waitsForAll: false }, 'acked and lost'),
   splits('without recordsDead', { recordsDead: false }, 'acked and lost'),

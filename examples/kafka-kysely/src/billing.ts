@@ -17,7 +17,7 @@ export function createBilling(db: Kysely<Database>, poolSize: number): Guard {
       consumer: 'billing',
       inbox: kyselyInbox(db, { poolSize }),
       schema: OrderPlaced,
-      // What makes two records the same event. A copy has another offset, but the same order.
+      // Two records with the same order are the same event: a copy has another offset, but not another order.
       eventKey: ({ payload }) => payload.orderId,
     },
     async ({ payload: { orderId, accountId, cents } }, { tx, logger }) => {

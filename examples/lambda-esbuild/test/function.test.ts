@@ -36,7 +36,7 @@ const message = (body: unknown): SQSRecord => ({
 })
 
 test('the bundle charges an order once that comes in two batches, and reports what failed', async () => {
-  // What is deployed, not the sources.
+  // The bundle is tested, because it is what gets deployed.
   const bundle: string = '../dist/function.mjs'
   const { handler } = (await import(bundle)) as { handler: Handler }
   const order = { orderId: randomUUID(), cents: 1999 }

@@ -248,10 +248,10 @@ const LEAST_WAIT_MS = 1_000
  * Settles a message whose consumer a framework owns, such as a NestJS microservice:
  * `await settleAmqp(channel, message, await guard.process(fromAmqpMessage(message, queue)))`.
  *
- * What is done is acked. What is dead is rejected, so the queue's dead-letter exchange gets it; without one RabbitMQ
- * discards it, and the record in the inbox is what remains. Everything else returns to the queue, in the order of its due
- * time: the message is held until then, for ten minutes at most, and counts against the prefetch. `consumeAmqp` and
- * `wrapAmqp` use delay queues instead.
+ * Acks an event that is done and rejects one that is dead, so that the queue's dead-letter exchange gets it; without one
+ * RabbitMQ discards it, and the record in the inbox is what remains. Everything else returns to the queue when it is due:
+ * the message is held until then, for ten minutes at most, and counts against the prefetch. `consumeAmqp` and `wrapAmqp`
+ * use delay queues instead.
  *
  * @returns False if the channel was closed before: RabbitMQ delivers the message again.
  *

@@ -64,6 +64,17 @@ describe("the user's PoolClient", () => {
     expect(await transaction.commit(NOTHING)).toEqual({ kind: 'committed' })
   })
 
+  // Red when its promise follows another one: V8 then leaves out those that wait for it.
+  it('names the function that sent a statement in the stack of its error', async () => {
+    const { transaction, tx } = await begin(newEvent())
+    async function chargeTheCustomer(): Promise<void> {
+      await tx.query('selec 1')
+    }
+    const error: Error = await chargeTheCustomer().catch((thrown) => thrown)
+    await transaction.rollback()
+    expect(error.stack).toMatch(/at (async )?chargeTheCustomer \(/)
+  })
+
   it('refuses every form of query of pg once it is over', async () => {
     const { transaction, tx } = await begin(newEvent())
     await transaction.rollback()

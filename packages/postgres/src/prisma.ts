@@ -62,13 +62,13 @@ export function prismaInbox<Client extends PrismaLike>(
     expected: 'a client of Prisma',
     methods: ['$transaction', '$connect', '$disconnect'],
   })
-  const { poolSize } = options
+  const { poolSize, ...others } = options
   if (poolSize !== undefined && (!Number.isInteger(poolSize) || poolSize < 1)) {
     throw new ConfigurationError(
       `Expected \`poolSize\` to be a positive integer, got \`${String(poolSize)}\`.`,
     )
   }
-  const { openPool, settings } = ormOptions('prismaInbox', options, { poolSize: true })
+  const { openPool, settings } = ormOptions('prismaInbox', others)
   const client = prismaClient(prisma as unknown as Prisma<object>, settings.commitSilenceMs)
   return createInbox((registration) => {
     const { pool, close } = openPool(registration)

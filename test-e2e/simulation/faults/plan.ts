@@ -65,7 +65,8 @@ export type Broker = 'queue' | 'fifo' | 'channel' | 'log'
 export interface Plan {
   readonly seed: number
   readonly composition: 'inbox' | 'inbox+leases' | 'leases'
-  readonly transaction: 'each' | 'batch'
+  /** `auto`: events in hand always share, because so few of them teach the guard nothing. */
+  readonly transaction: 'each' | 'batch' | 'auto'
   readonly broker: Broker
   readonly processes: number
   /** Receiving loops per process. */
@@ -119,6 +120,13 @@ const LABELS = [
   'defer>',
 ] as const
 
+function drawTransaction(dice: Dice, composition: Plan['composition']): Plan['transaction'] {
+  if (composition === 'leases') return 'each'
+  // Drawn apart, so that the rest of a plan stays what it was.
+  const chosen = dice.chance(0.4) ? 'batch' : 'each'
+  return dice.apart('auto').chance(0.4) ? 'auto' : chosen
+}
+
 /** Everything about one schedule but its interleaving, from its seed. */
 export function drawPlan(seed: number): Plan {
   const dice = createDice(seed).apart('plan')
@@ -135,7 +143,7 @@ export function drawPlan(seed: number): Plan {
   return {
     seed,
     composition,
-    transaction: composition !== 'leases' && dice.chance(0.4) ? 'batch' : 'each',
+    transaction: drawTransaction(dice, composition),
     broker,
     processes: dice.pick([2, 2, 2, 1, 3]),
     loops: dice.pick([1, 1, 2]),

@@ -213,7 +213,7 @@ export class World {
     const { composition, maxAttempts, transaction } = this.plan
     const common = {
       consumer: CONSUMER,
-      runtime: life.runtime,
+      runtime: transaction === 'auto' ? sharing(life.runtime) : life.runtime,
       logger: LOGGER,
       leaseMs: 6_000,
       retry: { attempts: maxAttempts, baseMs: 500, maxMs: 3_000 },
@@ -286,4 +286,9 @@ export class World {
     const visibilityMs = plan.broker === 'channel' ? Number.POSITIVE_INFINITY : VISIBILITY_MS
     return createQueue({ kind: plan.broker, visibilityMs }, messages, clock)
   }
+}
+
+/** Whatever is in hand at one moment shares a transaction. */
+function sharing(runtime: Runtime): Runtime {
+  return { ...runtime, sharePlan: () => ({ size: 100, width: 1 }), nextTurn: queueMicrotask }
 }

@@ -135,7 +135,7 @@ function makeGuard(options: ResolvedOptions, call: HandlerCall): Guard {
   return guard
 }
 
-/** The error of options that the call does not know. `map(guard.process)` passes an index, which is nobody's wish. */
+/** The error of options that the call does not know. `map(guard.process)` passes an index as well, and nobody means it as options. */
 function optionsError(
   caller: string,
   given: ProcessOptions | undefined,

@@ -16,19 +16,24 @@ import { LocalMessageCounts } from '../support/message-counts.ts'
 import type { Engine, HandlerCall } from '../transaction/engine.ts'
 import { watchTx } from '../transaction/handler-context.ts'
 import { createLateReleases } from '../transaction/release-later.ts'
+import { SharePolicy } from '../transaction/share-policy.ts'
 import { decodeAgain } from './decode-again.ts'
+import { Gathering } from './gathering.ts'
 
 /** The open stores of a guard. */
 export type OpenStores = OpenInbox | OpenLeases
 
 export interface OpenInbox extends OpenedStores {
   readonly engine: Engine
+  /** With `transaction: 'auto'`. */
+  readonly gathering: Gathering | undefined
   readonly leases: OpenedLeases | undefined
 }
 
 /** Without an inbox the lease store is the only one. */
 export interface OpenLeases extends OpenedStores {
   readonly engine: undefined
+  readonly gathering?: undefined
   readonly leases: OpenedLeases
 }
 
@@ -110,6 +115,10 @@ async function open(
       'runs with no recorded result are released later: check the database of the inbox',
     )
   })
+  const policy =
+    options.transaction === 'auto'
+      ? new SharePolicy(slots.size, options.runtime.sharePlan)
+      : undefined
   const engine: Engine = {
     options,
     session,
@@ -120,10 +129,11 @@ async function open(
     heldBackoff,
     lateReleases,
     txWatch: watchTx(options),
-    sharing: { apartUntilMs: undefined },
+    sharing: { apartUntilMs: undefined, policy },
     seenDone: createRecentIds(),
   }
-  return { engine, leases, secret: session.secret, slots, reads, localCounts }
+  const gathering = policy && new Gathering(engine, policy)
+  return { engine, gathering, leases, secret: session.secret, slots, reads, localCounts }
 }
 
 /** Without an inbox no event runs while claims get no answer, so consumers pause (design.md §5). */

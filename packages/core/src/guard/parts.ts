@@ -125,7 +125,7 @@ function rankOf(outcome: Outcome): Rank {
   return [RANK[outcome.kind], delayMs]
 }
 
-/** The results of the items are nobody's: the delivery has none of its own. */
+/** The delivery has no result of its own, so the results of its items are left out. */
 function wholeOutcome(outcome: Outcome): Outcome {
   switch (outcome.kind) {
     case 'dead':

@@ -3,16 +3,17 @@ import type { MaybeAsync } from '../concurrency/maybe-async.ts'
 import { type Claimed, claimLeases, type Leases } from '../lease/claim.ts'
 import { isHeldElsewhere } from '../lease/wait-for-holder.ts'
 import type { Delivery } from '../model/delivery.ts'
-import type { InFlightEvent } from '../model/in-flight-event.ts'
 import { runBatch } from '../transaction/batch.ts'
 import type { Engine } from '../transaction/engine.ts'
+import { type PendingEvent, toPendingEvent } from '../transaction/pending-event.ts'
 import { end, failAll, isOver } from './end-event.ts'
 import { parkEvents } from './park-events.ts'
 import { observeParts, type Parts } from './parts.ts'
 import { type Processing, STORE_DOWN_MS } from './processing.ts'
 import { type Received, type ReceivedDeliveries, receive } from './receive.ts'
 import { claimAgain, runLeased } from './run-leased.ts'
-import { runWithoutKey, takeSlot } from './run-unclaimed.ts'
+import { runWithoutKey } from './run-unclaimed.ts'
+import { takeSlot } from './take-slot.ts'
 
 /** Maximum number of events in one shared transaction (design.md §9). */
 const LARGEST_BATCH = 100
@@ -137,9 +138,14 @@ function runLanes(processing: Processing, lanes: readonly Lane[]): Promise<unkno
   const waiting = lanes.filter(isLaneWaiting)
   const ready = waiting.length === 0 ? lanes : lanes.filter((lane) => !isLaneWaiting(lane))
   return Promise.all([
-    inTurns(ready, { width: stores.slots.size, stop }, (lane) => runLane(processing, lane)),
+    inTurns(ready, { width: lanesAtATime(stores), stop }, (lane) => runLane(processing, lane)),
     inTurns(waiting, { width: WAITING_LANES, stop }, (lane) => runLane(processing, lane)),
   ])
+}
+
+/** Events that may share a transaction wait for each other and not for a slot. */
+function lanesAtATime({ gathering, slots }: Processing['stores']): number {
+  return gathering === undefined ? slots.size : slots.size * LARGEST_BATCH
 }
 
 async function runLane(processing: Processing, lane: Lane): Promise<void> {
@@ -267,34 +273,35 @@ function runRows(
   engine: Engine,
   events: readonly Received[],
 ): Promise<void> {
-  const slot = engine.slots.tryAcquire()
-  if (slot === undefined) return waitForSlot(processing, engine, events)
-  return runBatch(batchRunOf(processing, engine, events), membersOf(events), slot)
+  const run = batchRunOf(processing, engine, events)
+  const { gathering } = processing.stores
+  const [only] = events
+  if (gathering !== undefined && events.length === 1 && only !== undefined) {
+    const { member } = only
+    return gathering.run({ member, run, alone: (pending) => runPendings(run, pending) })
+  }
+  return runPendings(
+    run,
+    events.map(({ member }) => toPendingEvent(member)),
+  )
 }
 
-async function waitForSlot(
-  processing: Processing,
-  engine: Engine,
-  events: readonly Received[],
-): Promise<void> {
-  const { signals } = processing
+type BatchRun = Parameters<typeof runBatch>[0]
+
+function runPendings(run: BatchRun, pending: readonly PendingEvent[]): Promise<void> {
+  const slot = run.engine.slots.tryAcquire()
+  return slot === undefined ? waitForSlot(run, pending) : runBatch(run, pending, slot)
+}
+
+async function waitForSlot(run: BatchRun, pending: readonly PendingEvent[]): Promise<void> {
+  const { engine, onOutcome, signals } = run
   const { runtime } = engine.options
   const slot = await takeSlot({ slots: engine.slots, runtime, signals })
-  if (typeof slot === 'function') {
-    await runBatch(batchRunOf(processing, engine, events), membersOf(events), slot)
-    return
-  }
-  for (const event of events) if (!isOver(processing, event)) void end(processing, event, slot)
+  if (typeof slot === 'function') await runBatch(run, pending, slot)
+  else for (const { member } of pending) onOutcome(member, slot, undefined)
 }
 
-const membersOf = (events: readonly Received[]): readonly InFlightEvent[] =>
-  events.map(({ member }) => member)
-
-function batchRunOf(
-  processing: Processing,
-  engine: Engine,
-  events: readonly Received[],
-): Parameters<typeof runBatch>[0] {
+function batchRunOf(processing: Processing, engine: Engine, events: readonly Received[]): BatchRun {
   const byMember = new Map(events.map((event) => [event.member, event]))
   return {
     ...{ engine, lanes: processing.lanes, signals: processing.signals },

@@ -198,7 +198,7 @@ export class Settling {
         .publishDue({ ref, what: 'publish', delivery }, engine.session)
         .then((answer): MaybeAsync<Outcome> => {
           if (answer === undefined) {
-            // Nobody publishes it, so its record is its only place.
+            // No adapter publishes it, so the record in Postgres is all that is kept of it.
             const places = { options, breaker, stores, hasDeadLetterPlace: false }
             return wholeOrDeferred(places, delivery, outcome)
           }

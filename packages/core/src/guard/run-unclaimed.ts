@@ -1,11 +1,8 @@
-import { ALONE_WAIT_MS } from '../concurrency/alone-lock.ts'
-import type { Semaphore } from '../concurrency/semaphore.ts'
-import type { StopSignals } from '../concurrency/stop-signals.ts'
 import type { Json } from '../model/brands.ts'
 import { unrunError } from '../model/errors.ts'
 import { type InFlightEvent, toGuardEvent } from '../model/in-flight-event.ts'
 import type { InboxTransaction } from '../model/inbox.ts'
-import type { Release, Runtime } from '../model/runtime.ts'
+import type { Release } from '../model/runtime.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import { failureOutcome } from '../settlement/retry-rule.ts'
@@ -13,6 +10,7 @@ import type { Engine } from '../transaction/engine.ts'
 import { storableAfterEffect, storableResult } from '../transaction/handler-result.ts'
 import { type HandlerEnd, runHandler, type TimedEnd } from '../transaction/run-handler.ts'
 import { type Processing, storeFailure } from './processing.ts'
+import { takeSlot } from './take-slot.ts'
 
 /** The result of the run of one event. */
 export interface RunEnd {
@@ -140,33 +138,6 @@ async function recorded(
   } catch (failure) {
     return storeFailure(processing, failure)
   }
-}
-
-/** Deferral of a delivery that a handler processes itself while its guard has no free slot, ms. */
-const NO_SLOT_MS = 1_000
-
-export interface SlotRequest {
-  readonly slots: Semaphore
-  readonly runtime: Runtime
-  readonly signals: StopSignals
-}
-
-/**
- * Resolves with a slot, or with the outcome if there is none.
- *
- * A run inside a handler waits for a bounded time: the handlers that hold the slots may be waiting for such runs.
- */
-export async function takeSlot({
-  runtime,
-  signals,
-  slots,
-}: SlotRequest): Promise<Release | Outcome> {
-  const limit = runtime.alone.isInside() ? { runtime, ms: ALONE_WAIT_MS } : undefined
-  const slot = await slots.acquire({ stop: signals.whenStopping, limit })
-  if (slot !== undefined) return slot
-  return signals.isStopping()
-    ? { kind: 'abandoned', reason: 'closing' }
-    : { kind: 'in-progress', delayMs: NO_SLOT_MS, cause: 'no-free-slot' }
 }
 
 /** Permission to run beside other runs: a slot, and the lock that runs share. */

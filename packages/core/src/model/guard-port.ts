@@ -49,7 +49,7 @@ export interface GuardSettings {
   readonly dedupWindowMs: number
   readonly maxAttempts: number
   readonly retryMaxMs: number
-  readonly transaction: 'each' | 'batch'
+  readonly transaction: 'each' | 'batch' | 'auto'
   readonly hasInbox: boolean
   readonly hasLeases: boolean
   /** The `orderingKey` option defines the lanes, so an adapter does not know which deliveries share one. */

@@ -272,8 +272,12 @@ export interface InboxGuardOptions<Payload, Tx, Decoded = unknown>
   readonly inbox: Inbox<Tx>
   /** A fast path that answers duplicates and live claims without Postgres. Postgres still decides. Default: none. */
   readonly leases?: LeaseStore | undefined
-  /** One transaction per event (default), or one for the received events, which is bisected when one of them fails. */
-  readonly transaction?: 'each' | 'batch' | undefined
+  /**
+   * `each` (default): one transaction per event. `batch`: one for the received events, which is bisected when one of them
+   * fails. `auto`: events that are in hand at the same time share a transaction while their handlers are quick and do not
+   * fail; otherwise as `each`.
+   */
+  readonly transaction?: 'each' | 'batch' | 'auto' | undefined
   readonly onTakeover?: undefined
   readonly onStoreDown?: undefined
 }

@@ -147,13 +147,13 @@ export const OPTIONS: OptionTable = {
       "The decoded body before the schema, so that a new default in the schema does not turn redeliveries into conflicts. Set a function if producers stamp each send ('sentAt').",
   },
   transaction: {
-    type: "'each' | 'batch'",
+    type: "'each' | 'batch' | 'auto'",
     default: 'each',
-    rule: oneOf('each', 'batch'),
+    rule: oneOf('each', 'batch', 'auto'),
     meaning:
-      'With an inbox: one transaction per event, or one for all received events, which is bisected when one fails.',
+      "With an inbox. 'each': one transaction per event. 'batch': one for all received events, which is bisected when one fails. 'auto': events in hand share a transaction while their handlers are quick and do not fail.",
     reason:
-      "'each' isolates failures. 'batch' is several times faster if events do not compete for the same rows.",
+      "'each' isolates failures. 'batch' is several times faster if events do not compete for the same rows. 'auto' learns from what the handlers take, and goes back to 'each' when one fails.",
   },
   concurrency: {
     type: 'integer',

@@ -1,4 +1,5 @@
 import { isPromise, type MaybeAsync } from '../concurrency/maybe-async.ts'
+import type { StopSignals } from '../concurrency/stop-signals.ts'
 import type { EventId } from '../model/brands.ts'
 import type { GuardEvent } from '../model/delivery.ts'
 import {
@@ -43,6 +44,8 @@ export async function runTransaction(
   if (engine.options.observe !== undefined)
     addTime(membersOf(members), 'claimMs', runtime.monotonic() - askedAtMs)
   if (begun.kind !== 'open') return begun
+  const { policy } = engine.sharing
+  const openedAtMs = policy === undefined ? 0 : runtime.monotonic()
   // The process was frozen. The server has ended the transaction, and a new owner may have run the event.
   const isPast = runtime.monotonic() - askedAtMs >= budgetMs
   const running = toRunning(engine, request, begun)
@@ -58,7 +61,13 @@ export async function runTransaction(
         ? await runOneByOne(running, call.handler)
         : await runTogether(running, call.handler)
     if (failed !== undefined) return endOf(running, failed)
+    const ranAtMs = policy === undefined ? 0 : runtime.monotonic()
     const answer = await commit(running)
+    if (policy !== undefined && answer.kind === 'committed') {
+      const handlersMs = ranAtMs - openedAtMs
+      const aroundMs = runtime.monotonic() - askedAtMs - handlersMs
+      policy.committed({ events: running.claimed.length, handlersMs, aroundMs })
+    }
     return endOf(running, answer.kind === 'committed' ? undefined : commitFailure(running, answer))
   } catch (error) {
     // An error of onceward's own must not leave a transaction open: its rows would be held until the process ends.
@@ -109,8 +118,18 @@ function runOneByOne(
   })
 }
 
-function scopeOf({ engine, hold, signals, transaction }: Running): HandlerScope {
+function scopeOf(running: Running): HandlerScope {
+  const { engine, hold, transaction } = running
+  const signals = signalsOf(running)
   return { options: engine.options, signals, hold, transaction, txWatch: engine.txWatch }
+}
+
+/** Longest run of the handlers of a transaction that events share by themselves, ms: one that hangs holds its neighbours. */
+const SHARED_MS = 1_000
+
+function signalsOf({ claimed, engine, signals }: Running): StopSignals {
+  if (engine.sharing.policy === undefined || claimed.length === 1) return signals
+  return { ...signals, bounded: (limitMs) => Math.min(SHARED_MS, signals.bounded(limitMs)) }
 }
 
 function runOf(

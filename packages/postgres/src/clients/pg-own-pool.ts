@@ -1,19 +1,6 @@
-import { hasMethod } from '@onceward/core/adapter'
 import type { ConsumerRegistration } from '@onceward/core/ports'
 import pg from 'pg'
 import { SPARE_CONNECTIONS } from '../driver/pool-slots.ts'
-
-/** Methods of what is given by mistake: pools, Kysely, clients of Redis, stores, promises. */
-const CLIENT_METHODS = [
-  'connect',
-  'query',
-  'getExecutor',
-  'evalsha',
-  'evalSha',
-  'open',
-  'claim',
-  'then',
-]
 
 /**
  * Longest wait for the answer to a new connection, ms. pg has no limit: a connection that a failover leaves unanswered
@@ -47,12 +34,4 @@ export function openOwnPool(
     logger.debug({ consumer, message }, 'PostgreSQL ended an idle connection')
   })
   return pool
-}
-
-/** The value, if it is what `new Pool()` takes, and no client of another kind. */
-export function poolConfig(value: unknown): pg.PoolConfig | undefined {
-  if (typeof value !== 'object' || value === null) return undefined
-  const prototype: unknown = Object.getPrototypeOf(value)
-  const isPlain = prototype === Object.prototype || prototype === null
-  return isPlain && !CLIENT_METHODS.some((name) => hasMethod(value, name)) ? value : undefined
 }

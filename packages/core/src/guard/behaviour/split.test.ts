@@ -205,7 +205,7 @@ describe('the items', () => {
     await guard.close()
   })
 
-  test('that are none: the message is skipped', async () => {
+  test('may be none, and then the message is skipped', async () => {
     const { guard, process } = setUp()
     expect(await process(whole([]))).toEqual({ kind: 'ack', by: 'skipped' })
     await guard.close()

@@ -1,6 +1,6 @@
 import pg from 'pg'
 import { describe, expect, it } from 'vitest'
-import { poolConfig } from './pg-own-pool.ts'
+import { poolConfig } from './pg-pool-config.ts'
 
 describe('what pgInbox is given', () => {
   it.each([

@@ -1,0 +1,181 @@
+import { Lanes } from '../concurrency/lanes.ts'
+import { onNextTurn } from '../concurrency/next-turn.ts'
+import type { InFlightEvent } from '../model/in-flight-event.ts'
+import type { Release, Runtime, SharePlan } from '../model/runtime.ts'
+import { laneFollowerOutcome, type Outcome, stopsLane } from '../settlement/outcome.ts'
+import { mayShare, runBatch } from '../transaction/batch.ts'
+import type { Batch } from '../transaction/batch-state.ts'
+import type { Engine } from '../transaction/engine.ts'
+import { type PendingEvent, toPendingEvent } from '../transaction/pending-event.ts'
+import type { SharePolicy } from '../transaction/share-policy.ts'
+import { takeSlot } from './take-slot.ts'
+
+/** An event that is ready for its run. */
+export interface ReadyEvent {
+  readonly member: InFlightEvent
+  readonly run: Omit<Batch, 'pending'>
+  /** Runs it in a transaction of its own, when there is a slot. */
+  readonly alone: (pending: readonly PendingEvent[]) => Promise<void>
+}
+
+interface Waiting extends ReadyEvent {
+  readonly pending: PendingEvent
+  readonly resolve: () => void
+  readonly reject: (error: unknown) => void
+  /** Ends the wait for a stop of its call. */
+  leave: () => void
+}
+
+/**
+ * Gathers events that are ready at the same time, of all calls, into transactions (`transaction: 'auto'`). A shared
+ * transaction has one try: an event without an outcome after it runs as if it had come alone.
+ */
+export class Gathering {
+  readonly #engine: Engine
+  readonly #policy: SharePolicy
+  #waiting: Waiting[] = []
+  #running = 0
+  #inHand = 0
+  #isDue = false
+
+  constructor(engine: Engine, policy: SharePolicy) {
+    this.#engine = engine
+    this.#policy = policy
+  }
+
+  /** Resolves when the event has its outcome. */
+  async run(ready: ReadyEvent): Promise<void> {
+    const { runtime } = this.#engine.options
+    const pending = toPendingEvent(ready.member)
+    const startedAtMs = runtime.monotonic()
+    const plan = this.#plan(startedAtMs)
+    this.#inHand += 1
+    try {
+      if (plan.size === 1 || !mayGather(runtime, pending)) return await ready.alone([pending])
+      await this.#gather(ready, pending, plan)
+      this.#policy.settled(plan, runtime.monotonic() - startedAtMs, this.#inHand)
+    } finally {
+      this.#inHand -= 1
+    }
+  }
+
+  #plan(nowMs: number): SharePlan {
+    const plan = this.#policy.plan(nowMs)
+    return mayShare(this.#engine) ? plan : { ...plan, size: 1 }
+  }
+
+  #gather(ready: ReadyEvent, pending: PendingEvent, { width }: SharePlan): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const { member, run } = ready
+      const waiting: Waiting = { ...ready, pending, resolve, reject, leave: () => undefined }
+      this.#waiting.push(waiting)
+      // What comes in the same turn of the event loop may share.
+      if (this.#running === 0 || this.#inHand <= width) this.#dispatch()
+      else this.#dispatchSoon()
+      if (!this.#waiting.includes(waiting)) return
+      waiting.leave = run.signals.whenStopping(() => {
+        this.#waiting = this.#waiting.filter((each) => each !== waiting)
+        run.onOutcome(member, { kind: 'abandoned', reason: 'closing' }, undefined)
+        resolve()
+      })
+    })
+  }
+
+  #dispatchSoon(): void {
+    if (this.#isDue) return
+    this.#isDue = true
+    const { nextTurn = onNextTurn } = this.#engine.options.runtime
+    nextTurn(() => {
+      this.#isDue = false
+      this.#dispatch()
+    })
+  }
+
+  #dispatch(): void {
+    const { size, width } = this.#plan(this.#engine.options.runtime.monotonic())
+    while (this.#waiting.length > 0 && this.#running < width) {
+      // A fair share: the other transactions end soon too.
+      const group = this.#take(Math.min(size, Math.ceil(this.#inHand / width)))
+      this.#running += 1
+      void this.#start(group).finally(() => {
+        this.#running -= 1
+        if (this.#waiting.length > 0) this.#dispatchSoon()
+      })
+    }
+  }
+
+  /** The first event and others of the same signals, each of another lane. */
+  #take(most: number): readonly Waiting[] {
+    const signals = this.#waiting[0]?.run.signals
+    const lanes = new Set<string>()
+    const group: Waiting[] = []
+    const left: Waiting[] = []
+    for (const [index, each] of this.#waiting.entries()) {
+      if (group.length === most) {
+        left.push(...this.#waiting.slice(index))
+        break
+      }
+      const { lane } = each.member
+      if (each.run.signals === signals && (lane === undefined || !lanes.has(lane))) {
+        if (lane !== undefined) lanes.add(lane)
+        each.leave()
+        group.push(each)
+      } else left.push(each)
+    }
+    this.#waiting = left
+    return group
+  }
+
+  async #start(group: readonly Waiting[]): Promise<void> {
+    const [first] = group as [Waiting]
+    const left = new Set(group)
+    if (group.length > 1) {
+      try {
+        await this.#runShared(group, left)
+      } catch (error) {
+        for (const { reject } of left) reject(error)
+        return
+      }
+    }
+    const runs = [...left].map(({ alone, pending, reject, resolve }) =>
+      alone([pending]).then(resolve, reject),
+    )
+    // Where neighbours run alone, the next transactions do not wait for them.
+    if (group.length === 1 && first !== undefined) await runs[0]
+  }
+
+  /** @param left - The events without an outcome. */
+  async #runShared(group: readonly Waiting[], left: Set<Waiting>): Promise<void> {
+    const byMember = new Map(group.map((each) => [each.member, each]))
+    const { signals } = (group[0] as Waiting).run
+    const onOutcome: Batch['onOutcome'] = (member, outcome, handlerMs) => {
+      const each = byMember.get(member) as Waiting
+      left.delete(each)
+      each.run.onOutcome(member, outcome, handlerMs)
+      each.resolve()
+    }
+    const slot = this.#engine.slots.tryAcquire() ?? (await this.#waitForSlot(signals))
+    if (typeof slot !== 'function') {
+      for (const { member } of group) onOutcome(member, slot, undefined)
+      return
+    }
+    // All of them are of different lanes, so none follows another one.
+    const lanes = new Lanes<Outcome>({ stopsLane, laneFollowerOutcome })
+    const batch = { engine: this.#engine, signals, lanes, onOutcome, isOnce: true }
+    const pending = group.map((each) => each.pending)
+    await runBatch(batch, pending, slot)
+  }
+
+  #waitForSlot(signals: Batch['signals']): Promise<Release | Outcome> {
+    const { options, slots } = this.#engine
+    return takeSlot({ slots, runtime: options.runtime, signals })
+  }
+}
+
+/**
+ * What may have been begun before is counted before it runs, in nobody's company. A run inside of another one must not wait
+ * for it.
+ */
+function mayGather({ alone }: Runtime, { phase }: PendingEvent): boolean {
+  return phase === 'fresh' && !alone.isInside()
+}

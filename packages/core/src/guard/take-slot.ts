@@ -1,0 +1,32 @@
+import { ALONE_WAIT_MS } from '../concurrency/alone-lock.ts'
+import type { Semaphore } from '../concurrency/semaphore.ts'
+import type { StopSignals } from '../concurrency/stop-signals.ts'
+import type { Release, Runtime } from '../model/runtime.ts'
+import type { Outcome } from '../settlement/outcome.ts'
+
+/** Deferral of a delivery that a handler processes itself while its guard has no free slot, ms. */
+const NO_SLOT_MS = 1_000
+
+export interface SlotRequest {
+  readonly slots: Semaphore
+  readonly runtime: Runtime
+  readonly signals: StopSignals
+}
+
+/**
+ * Resolves with a slot, or with the outcome if there is none.
+ *
+ * A run inside a handler waits for a bounded time: the handlers that hold the slots may be waiting for such runs.
+ */
+export async function takeSlot({
+  runtime,
+  signals,
+  slots,
+}: SlotRequest): Promise<Release | Outcome> {
+  const limit = runtime.alone.isInside() ? { runtime, ms: ALONE_WAIT_MS } : undefined
+  const slot = await slots.acquire({ stop: signals.whenStopping, limit })
+  if (slot !== undefined) return slot
+  return signals.isStopping()
+    ? { kind: 'abandoned', reason: 'closing' }
+    : { kind: 'in-progress', delayMs: NO_SLOT_MS, cause: 'no-free-slot' }
+}
