@@ -8,7 +8,7 @@ export interface Scenario {
   readonly broker: BrokerName
   readonly row: Row
   readonly fate: Fate
-  readonly transaction: 'each' | 'batch' | 'auto'
+  readonly transaction: 'each' | 'batch'
   readonly to: 'the restarted process' | 'another process'
 }
 
@@ -35,7 +35,7 @@ export function everyScenario(broker: BrokerName): readonly Scenario[] {
     fates
       .filter((fate) => row.leased !== true || fate !== 'absent')
       .flatMap((fate) =>
-        (['each', 'batch', 'auto'] as const).flatMap((transaction) =>
+        (['each', 'batch'] as const).flatMap((transaction) =>
           (['the restarted process', 'another process'] as const).map(
             (to): Scenario => ({ broker, row, fate, transaction, to }),
           ),

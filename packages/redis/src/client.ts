@@ -32,8 +32,8 @@ export interface ScriptCall {
 export type Evaluate = (call: ScriptCall) => Promise<unknown>
 
 /** Runs scripts by their hash, and sends the text if the server does not know the hash. */
-export function toEvaluate(client: RedisLike): Evaluate {
-  const { byHash, byText } = waysOf(client)
+export function toEvaluate(client: RedisLike, user = 'redisLeases'): Evaluate {
+  const { byHash, byText } = waysOf(client, user)
   return async (call) => {
     try {
       return await byHash(call)
@@ -45,9 +45,9 @@ export function toEvaluate(client: RedisLike): Evaluate {
 }
 
 /** @throws {@link ConfigurationError} for anything but a client, such as a URL. */
-function waysOf(client: RedisLike): Ways {
+function waysOf(client: RedisLike, user: string): Ways {
   if (hasMethod(client, 'evalSha')) return ofNodeRedis(client as NodeRedisLike)
-  refuseUnfitClient('redisLeases', client, { expected: 'a Redis client', methods: ['evalsha'] })
+  refuseUnfitClient(user, client, { expected: 'a Redis client', methods: ['evalsha'] })
   return ofIoredis(client as IoredisLike)
 }
 

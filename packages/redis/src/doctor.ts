@@ -116,7 +116,8 @@ function demand(isSo: boolean, what: string): void {
   )
 }
 
-function demandVersion(version: string | undefined): void {
+/** @throws {@link ConfigurationError} */
+export function demandVersion(version: string | undefined): void {
   if (version === undefined) return
   const [major = 0, minor = 0] = version.split('.').map(Number)
   if (major > 6 || (major === 6 && minor >= 2)) return
@@ -125,7 +126,8 @@ function demandVersion(version: string | undefined): void {
   )
 }
 
-function findings(info: ReadonlyMap<string, string>, isTruth: boolean): readonly Finding[] {
+/** Settings of the server that do not fit. */
+export function findings(info: ReadonlyMap<string, string>, isTruth: boolean): readonly Finding[] {
   const policy = info.get('maxmemory_policy')
   const found: Finding[] = []
   if (isTruth && policy === undefined) {

@@ -82,3 +82,9 @@ function codeOf(message: string): string {
   if (code !== 'ERR') return code
   return /-([A-Z]+)\b/.exec(message)?.[1] ?? code
 }
+
+/** Whether the server itself has answered with an error. A script that it refuses at its start or first write did nothing. */
+export function isRefusal(error: unknown): boolean {
+  const code = codeOf(messageOf(error))
+  return code in REMEDIES || code === 'ERR' || code === 'NOSCRIPT'
+}

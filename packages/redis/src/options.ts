@@ -47,7 +47,7 @@ export const DEFAULTS: Readonly<Record<'besideMs' | 'aloneMs' | 'rememberDoneMs'
 export const markMsOf = (rememberDoneMs: number, dedupWindowMs: number): number =>
   Math.min(rememberDoneMs, Math.ceil(dedupWindowMs / 3))
 
-const NAMESPACE = /^[A-Za-z0-9._:-]{1,64}$/
+export const NAMESPACE: RegExp = /^[A-Za-z0-9._:-]{1,64}$/
 const YEAR_MS = 31_536_000_000
 
 /** @throws {@link ConfigurationError} */

@@ -285,10 +285,6 @@ function commit({ claimed, engine, texts: stored, transaction }: Running): Promi
   const askedAtMs = runtime.monotonic()
   return transaction.commit(stores).then((answer) => {
     addTime(membersOf(claimed), 'commitMs', runtime.monotonic() - askedAtMs)
-    const timings = claimed[0]?.member.timings
-    if (answer.kind === 'committed' && timings !== undefined) {
-      timings.transactionEvents = claimed.length
-    }
     return answer
   })
 }

@@ -35,6 +35,8 @@ export interface InboxCapabilities {
   readonly storesBytes: boolean
   /** Counts messages before they are read. */
   readonly countsMessages?: boolean
+  /** The server deletes done events at the end of their window by itself, so the sweep counts none. */
+  readonly forgetsByItself?: boolean
 }
 
 export const MAX_ATTEMPTS = 3

@@ -35,7 +35,7 @@ export function inboxConformance<Tx>(
     }
   }
   describe(`${name} as an inbox`, () => {
-    claimTests(open)
+    claimTests(open, capabilities)
     attemptTests(open)
     verdictTests(open)
     parkingTests(open, capabilities)

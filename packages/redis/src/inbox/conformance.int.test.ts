@@ -1,0 +1,38 @@
+import { type RedisConnection, redis, type Server, until } from '@onceward/testing'
+import { type InboxUnderTest, inboxConformance, inboxModel } from '@onceward/testing/conformance'
+import { Redis } from 'ioredis'
+import { createClientPool } from 'redis'
+import { afterAll, beforeAll } from 'vitest'
+import { movedInbox } from '../fixtures/moved-inbox.ts'
+import type { RedisTransaction } from './handle.ts'
+
+let server: Server<RedisConnection>
+let ioredis: Redis
+let subject: InboxUnderTest<RedisTransaction>
+let nodePool: ReturnType<typeof createClientPool>
+
+beforeAll(async () => {
+  server = await redis({ native: true })
+  ioredis = new Redis(server.connection.port)
+  nodePool = createClientPool({ url: server.connection.url })
+  await nodePool.connect()
+  subject = movedInbox(ioredis, ioredis)
+})
+afterAll(async () => {
+  ioredis.disconnect()
+  nodePool.destroy()
+  await server.stop()
+})
+
+const capabilities = { storesBytes: true, forgetsByItself: true }
+inboxConformance('redisInbox on ioredis', async () => movedInbox(ioredis, ioredis), capabilities)
+inboxConformance(
+  'redisInbox on node-redis',
+  async () => movedInbox(nodePool, ioredis),
+  capabilities,
+)
+
+/** No event is locked. */
+const quiet = (): Promise<unknown> =>
+  until(async () => (await ioredis.keys(`*o:onceward:le${'?'.repeat(22)}`)).length === 0)
+inboxModel('redisInbox', () => subject, { runs: 20, steps: 25, quiet })
