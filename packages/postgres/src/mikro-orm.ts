@@ -7,6 +7,7 @@ import type { Pool } from 'pg'
 import { toLibraryTransaction } from './clients/kysely-library.ts'
 import { cancelBackend } from './clients/pg-connection.ts'
 import type { Driver } from './driver/driver.ts'
+import { toStoreError } from './errors.ts'
 import { createInbox } from './inbox/inbox.ts'
 import { kyselyDriver } from './kysely-driver.ts'
 import type { DriverSettings } from './options.ts'
@@ -84,6 +85,7 @@ interface Orm {
 interface Connection {
   /** Of version 7, which is built on Kysely. */
   getClient?(): Kysely<unknown>
+  ensureConnection(): Promise<void>
   /** Of version 6, which is built on Knex. */
   getKnex?(): Knex
 }
@@ -109,11 +111,22 @@ function innerDriver({ orm, pool, settings, registration }: Parts): Driver<objec
   }
   const { durable, query, shortTransaction } = pgDriver(pool, settings, runtime)
   const source = {
-    ...{ db, runtime, toTransaction: toLibraryTransaction },
+    ...{ db, runtime, toTransaction: toLibraryTransaction, isLibrary: true },
     cancel: (pid: number) => cancelBackend(pool, runtime, pid),
   }
   const poolSize = orm.config.get('pool')?.max
-  return kyselyDriver(source, { ...settings, poolSize }, { durable, query, shortTransaction })
+  const own = { durable, query, shortTransaction }
+  const driver = kyselyDriver(source, { ...settings, poolSize }, own)
+  return {
+    ...driver,
+    begin: async (request, context) => {
+      // MikroORM connects when it is first used, over a connection of its own. A handler may hold the last one.
+      await connection.ensureConnection().catch((error: unknown) => {
+        throw toStoreError(error, 'connecting')
+      })
+      return driver.begin(request, context)
+    },
+  }
 }
 
 /** An EntityManager of its own for the transaction, which MikroORM then uses for all its statements. */

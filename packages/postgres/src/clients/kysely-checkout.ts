@@ -22,6 +22,8 @@ export interface Client<DB> {
   takesSeveral: boolean | undefined
   /** Makes the handle of a transaction. The classes of Kysely may be those of another library that contains it. */
   readonly toTransaction: (db: Kysely<DB>, provider: ConnectionProvider) => Transaction<DB>
+  /** The Kysely is part of a library, which makes the handle of it. */
+  readonly isLibrary?: boolean
   /** Cancels the statement that a process of the server runs. Left out: over another connection of Kysely. */
   readonly cancel?: (pid: number) => Promise<void>
 }

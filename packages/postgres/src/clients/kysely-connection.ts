@@ -178,11 +178,16 @@ export class KyselyHeldConnection<DB> implements HeldConnection<Transaction<DB>>
   }
 
   ended(thrown: unknown): OncewardError | undefined {
-    return this.#statements.ended(thrown)
+    return this.#statements.ended(thrown) ?? (thrown === undefined ? this.#hidden() : undefined)
   }
 
   mistake(): OncewardError | undefined {
-    return this.#statements.mistake(undefined)
+    return this.#statements.mistake(undefined) ?? this.#hidden()
+  }
+
+  /** A library may hide from the handler that its statement was refused. */
+  #hidden(): OncewardError | undefined {
+    return this.#client.isLibrary === true ? this.#provider.refused : undefined
   }
 
   close(refusal: () => OncewardError): void {

@@ -1,3 +1,4 @@
+import type { OncewardError } from '@onceward/core'
 import type { TransactionStatus } from '@onceward/core/ports'
 import type { CompiledQuery, ConnectionProvider, DatabaseConnection, QueryResult } from 'kysely'
 import { isConnectionLoss, sqlState } from '../errors.ts'
@@ -21,6 +22,8 @@ export class HandleProvider implements ConnectionProvider {
   #tail: Promise<unknown> = Promise.resolve()
   #pending = 0
   #status: SeenStatus = 'open'
+  /** Why a text that would end the transaction was not sent. */
+  refused: OncewardError | undefined
 
   constructor(connection: DatabaseConnection, gate: HandleGate, statements: HandlerStatements) {
     this.#connection = connection
@@ -70,7 +73,9 @@ export class HandleProvider implements ConnectionProvider {
   /** Checks a queued statement before it starts. */
   #check(text: string): void {
     if (this.#current !== undefined && text !== '') this.#current.text = text
-    const refusal = this.#gate.revoked ?? refusedControls(text)
+    const refused = refusedControls(text)
+    this.refused ??= refused
+    const refusal = this.#gate.revoked ?? refused
     if (refusal !== undefined) throw refusal
   }
 
