@@ -25,6 +25,7 @@ alter table :"schema".event_results enable row level security;
 alter table :"schema".consumers enable row level security;
 alter table :"schema".audit enable row level security;
 alter table :"schema".workers enable row level security;
+alter table :"schema".outbox_messages enable row level security;
 
 ---- A guard: claims, verdicts, dead letters, sweep.
 grant select on :"schema".migrations to onceward_consumer;
@@ -93,6 +94,10 @@ grant select, insert, update, delete on :"schema".workers to onceward_consumer;
 create policy consumer_reads on :"schema".workers for select to onceward_consumer using (true);
 create policy consumer on :"schema".workers to onceward_consumer
   using (consumer_id = any ((select :"schema".my_consumers())::integer[]));
+
+-- It sends messages, and neither reads nor changes them afterwards.
+grant insert on :"schema".outbox_messages to onceward_consumer;
+create policy consumer_sends on :"schema".outbox_messages for insert to onceward_consumer with check (true);
 
 -- It reads the settings, and moves the place and the time of the sweep, which all guards share.
 grant select on :"schema".settings to onceward_consumer;

@@ -72,6 +72,12 @@ const ERRORS: Readonly<Record<ErrorCode, ErrorDoc>> = {
     when: 'A route answered with something that cannot be stored and sent again: a stream, more than 64 KiB, no answer at all.',
     remedy: 'Nothing was committed. Answer with `{ status, headers, body }`, and smaller.',
   },
+  ONCEWARD_OUTBOX: {
+    name: 'OutboxError',
+    when: '`outbox.send` got a message that cannot be sent as it is, or was called after its run, or `sendWith` got a handle without a transaction.',
+    remedy:
+      'Nothing was sent. Change the message as the error says, or call it inside of the transaction.',
+  },
 }
 
 export const errorTable = (): string =>

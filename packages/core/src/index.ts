@@ -38,6 +38,7 @@ export type {
   WholePayload,
 } from './options/options.ts'
 export type { Logger } from './model/logger.ts'
+export type { Outbox, OutboxMessage } from './model/outbox.ts'
 
 // Identity.
 export {
@@ -83,6 +84,7 @@ export {
   CommitUnknownError,
   StoreUnavailableError,
   ConfigurationError,
+  OutboxError,
   OncewardError,
   type ErrorCode,
 } from './model/errors.ts'

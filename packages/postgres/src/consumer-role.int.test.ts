@@ -1,5 +1,5 @@
 import { ConfigurationError } from '@onceward/core'
-import { systemRuntime } from '@onceward/core/ports'
+import { systemRuntime, toCollected } from '@onceward/core/ports'
 import { database } from '@onceward/testing'
 import { fresh, newClaim, newEvent, registration, Steps } from '@onceward/testing/conformance'
 import pg from 'pg'
@@ -58,6 +58,22 @@ describe('the role of consumers', () => {
       "select dedup_window_ms from least.consumers where name = 'mailing'",
     )
     expect(Number(windows.rows[0].dedup_window_ms)).toBe(WINDOW_MS)
+  })
+
+  it('sends with its commit, and can neither read nor take back what was sent', async () => {
+    const { billing } = await scenario()
+    const message = toCollected(
+      { to: 'payments', key: 'k', payload: 1 },
+      { source: 'billing', newId: () => 'm-1' },
+    )
+    const begun = await billing.begin(fresh(newEvent()))
+    if (begun.kind !== 'open') throw new Error('expected an open transaction')
+    const commit = { results: new Map(), recovered: [], sends: [message] }
+    expect(await begun.transaction.commit(commit)).toEqual({ kind: 'committed' })
+    expect(await countOf(admin, 'select from least.outbox_messages')).toBe(1)
+    for (const text of ['select from', 'delete from'].map((to) => `${to} least.outbox_messages`)) {
+      await expect(countOf(roles.billing, text)).rejects.toMatchObject({ code: '42501' })
+    }
   })
 
   const other = "(select id from least.consumers where name = 'mailing')"

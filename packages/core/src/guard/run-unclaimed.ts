@@ -8,6 +8,7 @@ import type { Outcome } from '../settlement/outcome.ts'
 import { failureOutcome } from '../settlement/retry-rule.ts'
 import type { Engine } from '../transaction/engine.ts'
 import { storableAfterEffect, storableResult } from '../transaction/handler-result.ts'
+import { Collected, RunOutbox } from '../transaction/outbox.ts'
 import { type HandlerEnd, runHandler, type TimedEnd } from '../transaction/run-handler.ts'
 import { type Processing, storeFailure } from './processing.ts'
 import { takeSlot } from './take-slot.ts'
@@ -66,13 +67,22 @@ async function runInTransaction(run: UnclaimedRun, engine: Engine): Promise<RunE
 
 async function commit(run: UnclaimedRun, transaction: InboxTransaction<unknown>): Promise<RunEnd> {
   const { member, processing } = run
-  const end = await runUnclaimedHandler(run, transaction)
+  const collected = new Collected()
+  const outbox =
+    processing.stores.engine?.session.sendsMessages === true
+      ? new RunOutbox(processing.options, [], () => collected)
+      : undefined
+  const end = await runUnclaimedHandler(run, transaction, outbox)
   const { handlerMs } = end
   if (end.kind !== 'returned') {
     await transaction.rollback()
     return { outcome: outcomeOf(processing.options, member, end), handlerMs }
   }
-  const answer = await transaction.commit({ results: new Map(), recovered: [] })
+  const answer = await transaction.commit({
+    results: new Map(),
+    recovered: [],
+    ...(collected.messages.length > 0 && { sends: collected.messages }),
+  })
   if (answer.kind === 'committed') {
     return { outcome: outcomeOf(processing.options, member, end), handlerMs }
   }
@@ -86,6 +96,7 @@ async function commit(run: UnclaimedRun, transaction: InboxTransaction<unknown>)
 function runUnclaimedHandler(
   { hold, member, processing }: UnclaimedRun,
   transaction?: InboxTransaction<unknown>,
+  outbox?: RunOutbox,
 ): Promise<TimedEnd> {
   const { call, options, signals } = processing
   const attempt = member.leaseAttempt ?? attemptWithoutRecord(member)
@@ -93,6 +104,7 @@ function runUnclaimedHandler(
     { options, signals, hold, transaction },
     {
       about: { attempt, idempotencyKey: member.event.id, key: member.event.key },
+      outbox,
       toEvent: () => toGuardEvent(member, attempt),
       handler: async (event, context) => {
         if (call.kind === 'batch') {

@@ -27,6 +27,8 @@ import type {
   SweepStep,
   VerdictAnswer,
 } from '../model/inbox.ts'
+import type { CollectedMessage } from '../model/outbox.ts'
+import { fromJsonText } from '../support/json-text.ts'
 import { Attempts } from './attempts.ts'
 import { MemoryStore } from './store.ts'
 import type { MemoryTables, ProcessedEventRow } from './tables.ts'
@@ -38,6 +40,20 @@ export interface MemoryInbox<Tx> extends Inbox<Tx> {
   deadLetters(): readonly DeadLetter[]
   /** Parks a dead letter, due now: a running guard of its consumer runs it. False if there is no such dead letter. */
   replay(ref: DeadLetterRef): boolean
+  /** The messages that handlers have sent, in the order of their commits. No relay takes them. */
+  sent(): readonly SentMessage[]
+}
+
+/** A message as its receiver would get it. */
+export interface SentMessage {
+  readonly id: string
+  readonly to: string
+  readonly key?: string | undefined
+  /** Bytes as they were given, or what the JSON of the message says. */
+  readonly payload: unknown
+  readonly headers: Readonly<Record<string, string>>
+  readonly type: string
+  readonly delayMs: number
 }
 
 /** Rows that one step of the sweep deletes. */
@@ -73,12 +89,19 @@ export function memoryInbox<Tx>(tx?: Tx): MemoryInbox<Tx | undefined> {
       if (letter !== undefined) void store.messageCounts.of(letter.consumer).end([letter.delivery])
       return store.replay(ref)
     },
+    sent: () => store.tables.outbox.map(toSent),
   }
+}
+
+function toSent({ isJson, payload, source: _, ...message }: CollectedMessage): SentMessage {
+  const text = isJson ? Buffer.from(payload).toString() : undefined
+  return { ...message, payload: text === undefined ? payload : fromJsonText(text) }
 }
 
 /** A memory inbox as one guard uses it. Exported for the simulation, which puts a simulated network in front of it. */
 export class MemorySession<Tx> implements InboxSession<Tx> {
   readonly concurrency: number
+  readonly sendsMessages = true
   readonly secret: Uint8Array
   readonly messageCounts: MessageCounts
   readonly #store: MemoryStore

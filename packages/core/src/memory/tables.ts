@@ -1,6 +1,7 @@
 import { systemRuntime } from '../concurrency/system-runtime.ts'
 import type { EventId, Fingerprint, Json, OwnerToken } from '../model/brands.ts'
 import type { IdentifiedEvent, Known } from '../model/inbox.ts'
+import type { CollectedMessage } from '../model/outbox.ts'
 import type { Runtime } from '../model/runtime.ts'
 import type { DeadLetterReason } from '../model/settlement.ts'
 import { fromJsonText } from '../support/json-text.ts'
@@ -115,6 +116,7 @@ export class RowLocks {
 export class MemoryTables {
   readonly rows: Map<EventId, ProcessedEventRow> = new Map()
   readonly troubles: Map<EventId, FailedEventRow> = new Map()
+  readonly outbox: CollectedMessage[] = []
   readonly locks: RowLocks = new RowLocks()
   #clock: Runtime | undefined
 

@@ -101,7 +101,7 @@ class MemoryTransaction<Tx> implements InboxTransaction<Tx> {
     this.#revokedWith ??= error
   }
 
-  async commit({ results, recovered }: Commit): Promise<CommitAnswer> {
+  async commit({ results, recovered, sends = [] }: Commit): Promise<CommitAnswer> {
     if (this.#ended || this.#revokedWith !== undefined) {
       await this.rollback()
       return { kind: 'rolled-back', error: this.#revokedWith ?? new Error('no open transaction') }
@@ -117,6 +117,7 @@ class MemoryTransaction<Tx> implements InboxTransaction<Tx> {
       })
     }
     for (const id of recovered) tables.troubles.delete(id)
+    tables.outbox.push(...sends)
     this.#committed = new Set(this.claimed.keys())
     this.#end()
     return { kind: 'committed' }

@@ -14,6 +14,7 @@ export const ERROR_CODES = [
   'ONCEWARD_CONFIGURATION',
   'ONCEWARD_ENVELOPE',
   'ONCEWARD_ANSWER',
+  'ONCEWARD_OUTBOX',
 ] as const
 
 export type ErrorCode = (typeof ERROR_CODES)[number]
@@ -134,6 +135,12 @@ export class EnvelopeError extends OncewardError {
   readonly code = 'ONCEWARD_ENVELOPE'
 }
 
+/** A message cannot be sent as it is, or its run is over. The run of the handler fails and is retried. */
+export class OutboxError extends OncewardError {
+  static override readonly name: string = 'OutboxError'
+  readonly code = 'ONCEWARD_OUTBOX'
+}
+
 /** The class of each code. Classes of other packages and of users are not here: only their own instances are theirs. */
 const CLASSES: ReadonlyMap<unknown, unknown> = new Map<ErrorCode, unknown>([
   ['ONCEWARD_RETRYABLE', RetryableError],
@@ -147,6 +154,7 @@ const CLASSES: ReadonlyMap<unknown, unknown> = new Map<ErrorCode, unknown>([
   ['ONCEWARD_STORE_UNAVAILABLE', StoreUnavailableError],
   ['ONCEWARD_CONFIGURATION', ConfigurationError],
   ['ONCEWARD_ENVELOPE', EnvelopeError],
+  ['ONCEWARD_OUTBOX', OutboxError],
 ])
 
 /** For `instanceof`: an error of another copy of this package is an instance of the class that has its code. */

@@ -4,6 +4,7 @@ import type { Delivery } from './delivery.ts'
 import type { DeadlineExceededError, OncewardError } from './errors.ts'
 import type { InboxFigures, PoolUse } from './guard-reading.ts'
 import type { Logger } from './logger.ts'
+import type { CollectedMessage } from './outbox.ts'
 import type { Runtime } from './runtime.ts'
 import type { DeadLetterReason } from './settlement.ts'
 
@@ -137,6 +138,8 @@ export interface Commit {
   readonly results: ReadonlyMap<EventId, string>
   /** Events that failed before. Their `failed_events` rows are deleted in this transaction. */
   readonly recovered: readonly EventId[]
+  /** Messages to store with the commit, in order. Only for a session that says `sendsMessages`. */
+  readonly sends?: readonly CollectedMessage[] | undefined
 }
 
 /** One open business transaction. After commit, rollback or revoke, `tx` refuses. */
@@ -247,6 +250,8 @@ export interface DueEvent {
 export interface InboxSession<Tx> {
   /** The number of transactions that the pool can carry, at most the requested number. */
   readonly concurrency: number
+  /** Its commits store the messages that handlers send. Left out: handlers cannot send. */
+  readonly sendsMessages?: boolean | undefined
   /** Secret for hashed keys in logs and metrics. The same in all processes. */
   readonly secret: Uint8Array
   /**

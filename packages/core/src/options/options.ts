@@ -5,6 +5,7 @@ import type { WatchedGuard } from '../model/guard-reading.ts'
 import type { Inbox } from '../model/inbox.ts'
 import type { LeaseStore } from '../model/lease-store.ts'
 import type { Logger } from '../model/logger.ts'
+import type { Outbox } from '../model/outbox.ts'
 import type { Runtime } from '../model/runtime.ts'
 import type { DeferCause, Settlement } from '../model/settlement.ts'
 
@@ -15,6 +16,8 @@ export interface HandlerContext<Tx> {
   readonly signal: AbortSignal
   readonly deadlineAt: Date
   readonly logger: Logger
+  /** Sends messages with the commit of the event. Refuses without an inbox. */
+  readonly outbox: Outbox
 }
 
 /**

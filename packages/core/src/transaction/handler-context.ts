@@ -2,8 +2,10 @@ import { andThen, type MaybeAsync } from '../concurrency/maybe-async.ts'
 import type { GuardEvent } from '../model/delivery.ts'
 import { type InFlightEvent, toGuardEvent } from '../model/in-flight-event.ts'
 import { boundLogger } from '../model/logger.ts'
+import type { Outbox } from '../model/outbox.ts'
 import type { HandlerContext } from '../options/options.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
+import { noOutbox } from './outbox.ts'
 import type { PendingEvent } from './pending-event.ts'
 
 /** What one run of the handler gets beside its event. */
@@ -11,6 +13,8 @@ export interface ContextParts<Tx> {
   readonly tx: Tx
   readonly aborting: AbortController
   readonly deadlineAt: Date
+  /** Undefined: the handler cannot send. */
+  readonly outbox?: Outbox | undefined
   /** Undefined for a batch of events. */
   readonly event?: Pick<GuardEvent<unknown>, 'attempt' | 'idempotencyKey' | 'key'> | undefined
   /** Undefined if it is not watched whether the handler uses `tx`. */
@@ -22,7 +26,7 @@ export interface ContextParts<Tx> {
  */
 export function contextFor<Tx>(
   { consumer, handlerLogger, logKeys }: ResolvedOptions,
-  { aborting, deadlineAt, event, tx, txWatch }: ContextParts<Tx>,
+  { aborting, deadlineAt, event, outbox = noOutbox, tx, txWatch }: ContextParts<Tx>,
 ): HandlerContext<Tx> {
   const { signal } = aborting
   const bound: { consumer: string; eventId?: string; attempt?: number; key?: string } = { consumer }
@@ -32,9 +36,9 @@ export function contextFor<Tx>(
   if (logKeys && event !== undefined && event.key !== '') bound.key = event.key
   const logger = boundLogger(handlerLogger, bound)
   const onTx = txWatch?.onTx
-  if (onTx === undefined) return { deadlineAt, tx, signal, logger }
+  if (onTx === undefined) return { deadlineAt, tx, signal, logger, outbox }
   return {
-    ...{ deadlineAt, signal, logger },
+    ...{ deadlineAt, signal, logger, outbox },
     get tx() {
       onTx()
       return tx

@@ -11,6 +11,7 @@ import type { Release } from '../model/runtime.ts'
 import type { HandlerContext } from '../options/options.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { type ContextParts, contextFor, type TxWatch } from './handler-context.ts'
+import type { RunOutbox } from './outbox.ts'
 
 export type HandlerEnd =
   | { readonly kind: 'returned'; readonly value: unknown }
@@ -43,6 +44,8 @@ export interface HandlerRun<Event> {
   /** What the handler's log lines name. Undefined for a batch of events. */
   readonly about?: ContextParts<unknown>['event']
   readonly handler: (event: Event, context: HandlerContext<unknown>) => unknown
+  /** Undefined if the handler cannot send. */
+  readonly outbox?: RunOutbox | undefined
   /** Aborted when the lease is lost. */
   readonly leaseLost?: AbortSignal | undefined
 }
@@ -131,6 +134,7 @@ class WatchedRun {
   readonly #aborting = new AbortController()
   readonly #stopListening: (() => void) | undefined
   #stopGrace: (() => void) | undefined
+  #outbox: RunOutbox | undefined
   #isOver = false
   #isDrained = false
 
@@ -149,8 +153,9 @@ class WatchedRun {
       leaseLost === undefined ? undefined : listen(leaseLost, () => this.loseLease())
   }
 
-  start<Event>({ about, handler, toEvent }: HandlerRun<Event>): void {
+  start<Event>({ about, handler, outbox, toEvent }: HandlerRun<Event>): void {
     const { hold, options } = this.#scope
+    this.#outbox = outbox
     let result: unknown
     try {
       const context = this.#context(about)
@@ -181,7 +186,7 @@ class WatchedRun {
     const { options, transaction, txWatch } = this.#scope
     const deadlineAt = new Date(this.#deadline.wallMs)
     const run = { tx: transaction?.tx, txWatch, aborting: this.#aborting, deadlineAt, event }
-    return contextFor(options, run)
+    return contextFor(options, { ...run, outbox: this.#outbox })
   }
 
   passDeadline(): void {
@@ -223,6 +228,7 @@ class WatchedRun {
   #end(how: HandlerEnd): void {
     if (this.#isOver) return
     this.#isOver = true
+    this.#outbox?.end()
     this.#stopGrace?.()
     this.#stopListening?.()
     const startedAtMs = this.#startedAtMs

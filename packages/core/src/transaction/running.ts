@@ -5,6 +5,7 @@ import type { EventId, Json } from '../model/brands.ts'
 import type { Begun, InboxTransaction } from '../model/inbox.ts'
 import type { Release } from '../model/runtime.ts'
 import type { Engine } from './engine.ts'
+import type { Collected } from './outbox.ts'
 import { divided, laneOf, type PendingEvent } from './pending-event.ts'
 import type { TransactionEnd } from './transaction-end.ts'
 
@@ -27,6 +28,8 @@ export interface Running {
   /** What the handlers returned. Made for the first result, because most handlers return nothing. */
   results?: Map<EventId, Json>
   texts?: Map<EventId, string>
+  /** What the handlers have sent. Made for the first message. */
+  collected?: Collected
 }
 
 export function toRunning(

@@ -15,6 +15,7 @@ import type { BatchHandler, Handler } from '../options/options.ts'
 import type { Engine } from './engine.ts'
 import { eventFor } from './handler-context.ts'
 import { storableResult } from './handler-result.ts'
+import { Collected, RunOutbox } from './outbox.ts'
 import { claimOf, type PendingEvent } from './pending-event.ts'
 import {
   type HandlerEnd,
@@ -132,13 +133,26 @@ function signalsOf({ claimed, engine, signals }: Running): StopSignals {
   return { ...signals, bounded: (limitMs) => Math.min(SHARED_MS, signals.bounded(limitMs)) }
 }
 
+/** Undefined: the inbox stores no messages. */
+function outboxOf(running: Running, events: readonly PendingEvent[]): RunOutbox | undefined {
+  const { options, session } = running.engine
+  if (session.sendsMessages !== true) return undefined
+  const ids = events.map(({ member }) => member.event.id)
+  return new RunOutbox(options, ids, () => {
+    running.collected ??= new Collected()
+    return running.collected
+  })
+}
+
 function runOf(
-  { engine }: Running,
+  running: Running,
   pending: PendingEvent,
   handler: Handler<unknown, unknown>,
 ): HandlerRun<GuardEvent<unknown>> {
+  const { engine } = running
   const { event, lease, refusal } = pending.member
   return {
+    outbox: outboxOf(running, [pending]),
     leaseLost: lease?.lost,
     about: { attempt: pending.counted?.attempt ?? 1, idempotencyKey: event.id, key: event.key },
     toEvent: () => {
@@ -176,7 +190,8 @@ async function runTogether(
     const making = claimed.map((pending) => eventFor(engine, pending))
     return making.some(isPromise) ? Promise.all(making) : (making as Events)
   }
-  const end = await runHandler(scopeOf(running), { leaseLost, toEvent: toEvents, handler })
+  const outbox = outboxOf(running, claimed)
+  const end = await runHandler(scopeOf(running), { leaseLost, toEvent: toEvents, handler, outbox })
   for (const pending of claimed) pending.handlerMs = end.handlerMs
   const lost = claimed.find(({ member }) => member.lease?.lost.aborted === true)
   const failure = failureOf(running, { end, pending: lost, ran: claimed.length })
@@ -275,12 +290,20 @@ function failedStatement(
   return { kind: 'handler', pending, error: late ?? error }
 }
 
-function commit({ claimed, engine, texts: stored, transaction }: Running): Promise<CommitAnswer> {
+function commit({
+  claimed,
+  collected,
+  engine,
+  texts: stored,
+  transaction,
+}: Running): Promise<CommitAnswer> {
   const texts: ReadonlyMap<EventId, string> = stored ?? NONE
   const recovered: EventId[] = []
   for (const { counted } of claimed) if (counted !== undefined) recovered.push(counted.event.id)
   const { observe, runtime } = engine.options
-  const stores = { results: texts, recovered }
+  const sends = collected?.messages
+  const stores =
+    sends === undefined ? { results: texts, recovered } : { results: texts, recovered, sends }
   if (observe === undefined) return transaction.commit(stores)
   const askedAtMs = runtime.monotonic()
   return transaction.commit(stores).then((answer) => {

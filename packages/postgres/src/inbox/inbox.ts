@@ -104,6 +104,7 @@ function maxStoredBytesOf({ maxStoredBytes = MAX_STORED_BYTES }: InboxOptions): 
 
 class PostgresSession<Tx> implements InboxSession<Tx> {
   readonly concurrency: number
+  readonly sendsMessages = true
   readonly secret: Uint8Array
   readonly messageCounts: MessageCounts
   readonly sweep: () => Promise<SweepStep | undefined>

@@ -29,7 +29,7 @@ async function tables(schema: string): Promise<string[]> {
   return rows.map(({ tablename }) => tablename)
 }
 
-const FILES = ['000001-inbox.sql', '000002-leases.sql', '000003-workers.sql']
+const FILES = ['000001-inbox.sql', '000002-leases.sql', '000003-workers.sql', '000004-outbox.sql']
 
 describe('migrate', () => {
   it('creates the tables in the given schema, even if its name must be quoted', async () => {
@@ -46,6 +46,8 @@ describe('migrate', () => {
       'failed_events',
       'leases',
       'migrations',
+      'outbox_leases',
+      'outbox_messages',
       'processed_events',
       'refused_message_parts',
       'refused_messages',
@@ -100,7 +102,7 @@ describe('migrate', () => {
     const attempt = migrate(pool, { schema: 'newer' })
     await expect(attempt).rejects.toThrow(ConfigurationError)
     await expect(attempt).rejects.toThrow(
-      /version 999, this code knows 3: update @onceward\/postgres/,
+      `version 999, this code knows ${SCHEMA_VERSION}: update @onceward/postgres`,
     )
   })
 

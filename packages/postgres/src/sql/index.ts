@@ -1,6 +1,7 @@
 import { inbox } from './000001-inbox.ts'
 import { leases } from './000002-leases.ts'
 import { workers } from './000003-workers.ts'
+import { outbox } from './000004-outbox.ts'
 
 /** One step of the tables, from one version to the next. */
 export interface Migration {
@@ -25,4 +26,5 @@ export const MIGRATIONS: readonly Migration[] = [
   { version: 1, name: '000001-inbox.sql', sql: inbox },
   { version: 2, name: '000002-leases.sql', sql: leases },
   { version: 3, name: '000003-workers.sql', readableFrom: 2, sql: workers },
+  { version: 4, name: '000004-outbox.sql', readableFrom: 2, sql: outbox },
 ]

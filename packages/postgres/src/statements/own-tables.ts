@@ -1,13 +1,27 @@
-/** Those that guards write and rely on. Not `leases` and `workers`, which may be lost. */
+/** Those that guards write and rely on. Not `leases`, `outbox_leases` and `workers`, which may be lost. */
 const RELIED_ON = [
   ...['processed_events', 'failed_events', 'failed_event_parts', 'event_results'],
-  ...['refused_messages', 'refused_message_parts', 'suspect_messages', 'consumers', 'settings'],
+  ...[
+    'refused_messages',
+    'refused_message_parts',
+    'suspect_messages',
+    'consumers',
+    'settings',
+    'outbox_messages',
+  ],
 ]
 
 const listed = (names: readonly string[]): string => names.map((name) => `'${name}'`).join(', ')
 
 /** Every table that `migrate` makes, as a list for SQL: the schema may have tables of others, such as `public`. */
-export const OWN_TABLES: string = listed([...RELIED_ON, 'leases', 'workers', 'audit', 'migrations'])
+export const OWN_TABLES: string = listed([
+  ...RELIED_ON,
+  'leases',
+  'outbox_leases',
+  'workers',
+  'audit',
+  'migrations',
+])
 
 /**
  * The tables that guards rely on and that are unlogged or no ordinary tables, as JSON text; an expression for a select

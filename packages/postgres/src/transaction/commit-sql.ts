@@ -8,6 +8,7 @@ import {
   type SessionSettings,
 } from '../driver/session-settings.ts'
 import { literal } from '../driver/sql-literal.ts'
+import { flushTexts } from './outbox-sql.ts'
 
 export interface CommitTarget {
   /** Quoted for SQL. */
@@ -57,7 +58,10 @@ export function isOwnFailure(texts: readonly string[], completed: number): boole
   return deferred !== -1 && completed > deferred && completed < texts.length - 1
 }
 
-function storingTexts({ results, recovered }: Commit, schema: string): readonly string[] {
+function storingTexts(
+  { results, recovered, sends = [] }: Commit,
+  schema: string,
+): readonly string[] {
   const texts: string[] = []
   if (results.size > 0) {
     const rows = [...results].map(([id, json]) => `('${id}',${literal(json)})`)
@@ -70,5 +74,7 @@ function storingTexts({ results, recovered }: Commit, schema: string): readonly 
     const ids = recovered.map((id) => `'${id}'`)
     texts.push(`delete from ${schema}.failed_events where event_id in (${ids.join()})`)
   }
+  // Last: its locks are held until the end of the commit.
+  texts.push(...flushTexts(schema, sends))
   return texts
 }

@@ -1,0 +1,1 @@
+export { type SendOptions, sendWith } from './outbox/send-with.ts'
