@@ -97,7 +97,7 @@ const SENT = `select destination, convert_from(key, 'utf8') as key, convert_from
   from onceward.outbox_messages order by position`
 
 describe.each(CONNECT)('the outbox over %s', (name, connect) => {
-  const consumer = name.replaceAll(' ', '-')
+  const consumer = name.replaceAll(/[^\w.-]+/g, '-')
   let connected: Connected
   beforeAll(async () => {
     connected = await connect()

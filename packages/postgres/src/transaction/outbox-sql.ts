@@ -47,8 +47,8 @@ export function lockText(
   const slots = slotsOf(messages)
   if (slots.length === 0) return undefined
   const group = hash32('onceward.outbox', schema)
-  // The function is called row by row, in the order of the array.
-  return `select pg_catalog.pg_advisory_xact_lock(${group}, slot) from pg_catalog.unnest('{${slots.join()}}'::pg_catalog.int4[]) slot`
+  // The function is called row by row, in the order of the array. Prisma cannot read a `void`.
+  return `select pg_catalog.pg_advisory_xact_lock(${group}, slot)::pg_catalog.text from pg_catalog.unnest('{${slots.join()}}'::pg_catalog.int4[]) slot`
 }
 
 const COLUMNS = 'bucket, state, message_id, destination, key, envelope, payload, due_at'
