@@ -347,6 +347,33 @@ test('the handle refuses after the handler has returned, and after the deadline'
   expect(await client.get(key('n'))).toBe('1')
 })
 
+// Red when the commit does not look at the lock: a process that was frozen would apply its effect after its successor.
+test('an owner whose lock has expired commits nothing, whether a successor has run the event or not', async () => {
+  let between = async (): Promise<void> => undefined
+  const first = scene(async (tx, key) => {
+    tx.incrBy(key('n'), 1)
+    await between()
+  })
+  const inbox = redisInbox(client, { hashTag: first.key('').slice(1, -1) })
+  const successor = createGuard({ consumer: 'stock', inbox, logger: silent }, async (_, { tx }) =>
+    tx.incrBy(first.key('n'), 10),
+  )
+  const expire = async (): Promise<void> => {
+    between = async () => undefined
+    await client.del(await client.keys(first.key('o:onceward:le?*')))
+  }
+  between = async () => {
+    await expire()
+    expect(await successor.process(first.delivery)).toMatchObject({ by: 'processed' })
+  }
+  expect(await first.guard.process(first.delivery)).toMatchObject({ by: 'duplicate' })
+  expect(await client.get(first.key('n'))).toBe('10')
+  between = expire
+  expect(await first.guard.process(toDelivery({}))).toMatchObject({ by: 'processed' })
+  expect(first.runs()).toBe(3)
+  expect(await client.get(first.key('n'))).toBe('11')
+})
+
 test('events of one call share a transaction, and a failing one is left out', async () => {
   const hashTag = randomUUID()
   const inbox = redisInbox(client, { hashTag })
