@@ -6,6 +6,7 @@ import { guardBenchmark } from '../scenarios/guard.ts'
 import { httpBenchmark } from '../scenarios/http.ts'
 import { layoutsBenchmark } from '../scenarios/layouts.ts'
 import { redisBenchmark } from '../scenarios/redis.ts'
+import { redisInboxBenchmark } from '../scenarios/redis-inbox.ts'
 import { rivalsBenchmark } from '../scenarios/rivals.ts'
 import { telemetryBenchmark } from '../scenarios/telemetry.ts'
 import { changes, type Earlier, readEarlier } from './compare.ts'
@@ -23,6 +24,7 @@ const brokerScenarios: readonly (readonly [string, Scenario])[] = BROKER_NAMES.m
 const BENCHMARKS: Readonly<Record<string, Scenario>> = {
   guard: guardBenchmark,
   redis: redisBenchmark,
+  redisInbox: redisInboxBenchmark,
   ...Object.fromEntries(brokerScenarios),
   rivals: rivalsBenchmark,
   http: httpBenchmark,

@@ -63,7 +63,7 @@ export class CollectedWrites {
   readonly watched: Map<string, string> = new Map()
   readonly #keys: InboxKeys
   readonly #call: CallInbox
-  #over: Error | undefined
+  #over: (() => Error) | undefined
 
   constructor({ call, hasJson, keys }: CollectorParts) {
     this.#keys = keys
@@ -76,7 +76,7 @@ export class CollectedWrites {
   }
 
   /** From now on `tx` throws this. The first reason counts. */
-  end(reason: OncewardError): void {
+  end(reason: () => OncewardError): void {
     this.#over ??= reason
   }
 
@@ -100,7 +100,7 @@ export class CollectedWrites {
   }
 
   #demandOpen(): void {
-    if (this.#over !== undefined) throw this.#over
+    if (this.#over !== undefined) throw this.#over()
   }
 
   #demandKey(name: string, key: string): void {

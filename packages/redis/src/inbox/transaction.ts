@@ -73,7 +73,7 @@ export class RedisInboxTransaction implements InboxTransaction<RedisTransaction>
 
   revoke(error: OncewardError): void {
     this.#revoked ??= error
-    this.#collected.end(error)
+    this.#collected.end(() => error)
   }
 
   async commit({ results }: Commit): Promise<CommitAnswer> {
@@ -188,7 +188,7 @@ export class RedisInboxTransaction implements InboxTransaction<RedisTransaction>
   #close(): void {
     this.#isEnded = true
     this.#stopRenewal?.()
-    this.#collected.end(this.#revoked ?? new RetryableError(OVER))
+    this.#collected.end(() => this.#revoked ?? new RetryableError(OVER))
   }
 
   async #unlock(): Promise<void> {
