@@ -10,6 +10,7 @@ import { errorTable } from './docs-errors.ts'
 import { stateMachineTable } from './docs-machine.ts'
 import { metricTable } from './docs-metrics.ts'
 import { OPTION_TABLES } from './docs-options.ts'
+import { ormTable } from './docs-orms.ts'
 import { code } from './docs-table.ts'
 import { testFiles, trapChapters, withFiles } from './docs-tests.ts'
 import { userFunctionTable } from './docs-user-functions.ts'
@@ -41,6 +42,7 @@ const RENDERERS: Readonly<Record<string, (argument: string) => string>> = {
   'state-machine': stateMachineTable,
   'dead-letter-headers': headerList,
   metrics: metricTable,
+  orms: ormTable,
   versions: versionTable,
   traps: () => trapChapters(testFiles(root)),
 }
