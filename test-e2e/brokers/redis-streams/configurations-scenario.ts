@@ -52,7 +52,8 @@ export async function openStreams(servers: Servers, settings: StreamsSettings): 
 }
 
 function fieldsOf(order: Order, { form }: StreamsSettings): readonly string[] {
-  if (form === 'fields') return Object.entries(order).flat()
+  // With a single field, that would be the body.
+  if (form === 'fields') return ['kind', 'order', ...Object.entries(order).flat()]
   return [form === 'single' ? 'order' : 'payload', JSON.stringify(order)]
 }
 
