@@ -36,8 +36,9 @@ const UNTESTED_PEERS: Readonly<Record<string, readonly string[]>> = {
   dynamodb: ['@aws-sdk/client-dynamodb'],
   // Each leaves the list with its inbox.
   postgres: [
-    ...['drizzle-orm', 'knex', 'postgres', '@prisma/client', 'typeorm'],
-    ...['@mikro-orm/core', '@mikro-orm/postgresql'],
+    ...['drizzle-orm', 'knex', 'postgres'],
+    // In the version of @mikro-orm/postgresql.
+    '@mikro-orm/core',
   ],
   'redis-streams': ['ioredis'],
   testing: ['kafkajs', 'testcontainers', 'vitest'],

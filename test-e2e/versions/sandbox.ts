@@ -5,6 +5,7 @@ import {
   mkdirSync,
   mkdtempSync,
   readdirSync,
+  readFileSync,
   rmSync,
   writeFileSync,
 } from 'node:fs'
@@ -69,6 +70,8 @@ export interface Tarballs {
 /** An empty project outside the repository, with what npm installs in it. */
 export interface Sandbox {
   readonly folder: string
+  /** Generates the client of Prisma in the place of that of the documents' sample. */
+  generatePrisma(named: string): Promise<void>
   /** Compiles a program against what is installed, and returns what the compiler says. */
   compile(program: string, isStrict?: boolean): Promise<string>
   /** Runs a program with a command, by default with the Node of this process. */
@@ -85,10 +88,11 @@ export async function install(packages: readonly string[]): Promise<Sandbox> {
   const folder = mkdtempSync(join(tmpdir(), 'onceward-versions-'))
   writeFileSync(join(folder, 'package.json'), '{ "private": true, "type": "module" }\n')
   const quick = ['--no-audit', '--no-fund', '--prefer-offline', '--no-save']
-  await must('npm', ['install', ...quick, ...packages], { cwd: folder })
+  await must('npm', ['install', ...quick, ...packages], { cwd: folder, env: NO_ENGINES })
   cpSync(programs, join(folder, 'programs'), { recursive: true })
   return {
     folder,
+    generatePrisma: (named) => generatePrisma(folder, named),
     compile: async (program, isStrict = false) => {
       const compilerOptions = {
         ...{ target: 'es2022', module: 'nodenext', strict: true, noEmit: true, types: ['node'] },
@@ -118,6 +122,23 @@ export async function install(packages: readonly string[]): Promise<Sandbox> {
     },
     dispose: () => rmSync(folder, { recursive: true, force: true }),
   }
+}
+
+/** The command line of Prisma downloads engines, which no client with an adapter needs. */
+const NO_ENGINES = {
+  PRISMA_QUERY_ENGINE_LIBRARY: '/bin/true',
+  PRISMA_SCHEMA_ENGINE_BINARY: '/bin/true',
+}
+
+async function generatePrisma(folder: string, named: string): Promise<void> {
+  const isOld = named.includes('@6.')
+  const schema = readFileSync(join(root, 'docs/samples/prisma/schema.prisma'), 'utf8')
+    .replace('"./generated"', `"./programs/prisma"${isOld ? '\n  engineType = "client"' : ''}`)
+    .replace('"postgresql"', `"postgresql"${isOld ? '\n  url = env("DATABASE_URL")' : ''}`)
+  writeFileSync(join(folder, 'schema.prisma'), schema)
+  await must('npx', ['prisma', 'generate'], { cwd: folder, env: NO_ENGINES })
+  const client = "export { type Prisma, PrismaClient } from './prisma/client.ts'\n"
+  writeFileSync(join(folder, 'programs/prisma-client.ts'), client)
 }
 
 /** Where a package of npm with a program of another language keeps it. */

@@ -9,6 +9,8 @@ export interface Client {
   readonly oldest: string
   /** Packages with the types of the oldest version. */
   readonly oldestTypes?: readonly string[]
+  /** Packages that are installed with it in the same edge. Those of the oldest have its version. */
+  readonly companions?: readonly string[]
   /** Our package that is used with it. */
   readonly usedWith: string
   /** In `programs`: what must run with it. */
@@ -23,6 +25,21 @@ export const CLIENTS: readonly Client[] = [
   {
     name: 'kysely',
     ...{ range: '>=0.26.0 <0.30.0', oldest: '0.26.0', usedWith: 'postgres', program: 'kysely' },
+  },
+  {
+    name: 'typeorm',
+    ...{ range: '>=0.3.0 <2.0.0', oldest: '0.3.12', usedWith: 'postgres', program: 'typeorm' },
+  },
+  {
+    name: '@mikro-orm/postgresql',
+    ...{ range: '>=6.0.0 <8.0.0', oldest: '6.0.2', companions: ['@mikro-orm/core'] },
+    ...{ usedWith: 'postgres', program: 'mikro-orm' },
+  },
+  {
+    name: '@prisma/client',
+    ...{ range: '>=6.0.0 <8.0.0', oldest: '6.16.0' },
+    companions: ['prisma', '@prisma/adapter-pg'],
+    ...{ usedWith: 'postgres', program: 'prisma' },
   },
   {
     name: '@aws-sdk/client-sqs',

@@ -72,9 +72,17 @@ async function inSandbox<T>(
 
 /** Both edges of each client. */
 const edges = CLIENTS.flatMap((client) => [
-  { client, version: client.oldest, types: client.oldestTypes ?? [] },
-  { client, version: newest(client.name), types: newestTypes(client) },
+  { client, version: client.oldest, types: [...(client.oldestTypes ?? []), ...oldestOf(client)] },
+  { client, version: newest(client.name), types: [...newestTypes(client), ...newestOf(client)] },
 ])
+
+function oldestOf({ companions = [], oldest }: Client): readonly string[] {
+  return companions.map((name) => `${name}@${oldest}`)
+}
+
+function newestOf({ companions = [] }: Client): readonly string[] {
+  return companions.map((name) => `${name}@${newest(name)}`)
+}
 
 function newestTypes({ name }: Client): readonly string[] {
   if (name === 'amqplib') return ['@types/amqplib@0.10.8']
@@ -92,6 +100,7 @@ describe('a client runs and compiles in its oldest and its newest version', () =
       await inSandbox(
         [named, ...types, ...others],
         async (sandbox) => {
+          if (program === 'prisma') await sandbox.generatePrisma(named)
           expect(await sandbox.compile(program)).toBe('')
           const { output } = await sandbox.run(program, await environment(server))
           expect(output).toMatch(/^proved$/m)
