@@ -73,7 +73,9 @@ interface Manifest {
   readonly peerDependenciesMeta?: Readonly<Record<string, { readonly optional?: boolean }>>
 }
 
-const SAMPLES = readdirSync(join(root, 'docs/samples')).map((name) => `docs/samples/${name}`)
+const SAMPLES = readdirSync(join(root, 'docs/samples'))
+  .filter((name) => name.endsWith('.ts'))
+  .map((name) => `docs/samples/${name}`)
 
 // Red before: `await using` is a syntax error in Node 22.
 it.each(SAMPLES)('%s has no syntax that Node 22 cannot parse', (file) => {

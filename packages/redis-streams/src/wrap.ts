@@ -51,6 +51,7 @@ const LOOK_ENTRIES = 10
  * import { wrapStream } from '@onceward/redis-streams'
  *
  * const handle = wrapStream(redis, billing, { stream: 'orders', consumerName: 'billing-1' })
+ * const reader = redis.duplicate()
  * const reply = await reader.xreadgroupBuffer(
  *   'GROUP', 'billing', 'billing-1', 'COUNT', 10, 'BLOCK', 1000, 'STREAMS', 'orders', '>',
  * )

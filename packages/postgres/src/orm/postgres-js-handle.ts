@@ -104,7 +104,7 @@ function shown(value: unknown): string {
 function endOf(query: PostgresJsQuery): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>()
   let { active } = query
-  Object.defineProperty(query, 'active', {
+  void Object.defineProperty(query, 'active', {
     get: () => active,
     set: (is: boolean) => {
       active = is

@@ -48,10 +48,10 @@ const MOST_LETTERS = 100
  * import { createGuard } from '@onceward/core'
  * import { redisInbox } from '@onceward/redis'
  *
- * const stock = createGuard(
- *   { consumer: 'stock', inbox: redisInbox(redis, { hashTag: 'shop' }) },
- *   async ({ payload: { sku, pieces } }, { tx }) => {
- *     tx.hIncrBy('{shop}stock', sku, -pieces)
+ * const takings = createGuard(
+ *   { consumer: 'takings', inbox: redisInbox(redis, { hashTag: 'shop' }), schema: OrderPlaced },
+ *   async ({ payload: { orderId, cents } }, { tx }) => {
+ *     tx.hIncrBy('{shop}takings', orderId, cents)
  *   },
  * )
  * ```
