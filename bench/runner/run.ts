@@ -5,6 +5,7 @@ import { growthBenchmark } from '../scenarios/growth.ts'
 import { guardBenchmark } from '../scenarios/guard.ts'
 import { httpBenchmark } from '../scenarios/http.ts'
 import { layoutsBenchmark } from '../scenarios/layouts.ts'
+import { ormsBenchmark } from '../scenarios/orms.ts'
 import { redisBenchmark } from '../scenarios/redis.ts'
 import { redisInboxBenchmark } from '../scenarios/redis-inbox.ts'
 import { rivalsBenchmark } from '../scenarios/rivals.ts'
@@ -26,6 +27,7 @@ const BENCHMARKS: Readonly<Record<string, Scenario>> = {
   redis: redisBenchmark,
   redisInbox: redisInboxBenchmark,
   ...Object.fromEntries(brokerScenarios),
+  orms: ormsBenchmark,
   rivals: rivalsBenchmark,
   http: httpBenchmark,
   growth: growthBenchmark,

@@ -163,6 +163,7 @@ async function beginOnPostgresJs<Tx>(
       return outer.lost
     },
     query: outer.query,
+    ...(outer.prepared === undefined ? {} : { prepared: outer.prepared }),
     ...(outer.cancel === undefined ? {} : { cancel: outer.cancel }),
     commit: async () => {
       await inner.commit()

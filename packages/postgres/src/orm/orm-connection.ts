@@ -4,6 +4,7 @@ import type { Runtime, TransactionStatus } from '@onceward/core/ports'
 import type { Connection, QueryAnswer } from '../driver/driver.ts'
 import type { HeldConnection, SendAnswer } from '../driver/held-connection.ts'
 import { losesSession, sqlState } from '../errors.ts'
+import type { PreparedClaim } from '../transaction/claim-answer-sql.ts'
 import type { Isolation } from '../transaction/claim-sql.ts'
 import type { OpenTransaction } from './callback-transaction.ts'
 import type { StatementWatch } from './statement-watch.ts'
@@ -18,6 +19,8 @@ export interface OrmTransaction<Tx>
   readonly tx: Tx
   /** Sends a text of onceward, which does not pass the watch. Resolves with the answer of its last statement. */
   query(text: string): Promise<QueryAnswer>
+  /** Sends a statement that is the same for all events, so that it may be prepared. Left out: it is sent as a text. */
+  prepared?(claim: PreparedClaim): Promise<QueryAnswer>
   /** Asks the server to cancel the running statement. Left out: over the guard's own connections. */
   cancel?(): Promise<void>
 }
@@ -106,6 +109,12 @@ export class OrmConnection<Tx> implements HeldConnection<Tx> {
 
   send(texts: readonly string[], limitMs: number): Promise<SendAnswer | typeof LATE> {
     return answerWithin(this.#parts.runtime, this.#send(texts), limitMs)
+  }
+
+  /** Claims fresh events with a statement that the client may prepare. Undefined if it takes no parameters. */
+  claim(claim: PreparedClaim, limitMs: number): Promise<QueryAnswer | typeof LATE> | undefined {
+    const asked = this.#parts.transaction.prepared?.(claim)
+    return asked === undefined ? undefined : answerWithin(this.#parts.runtime, asked, limitMs)
   }
 
   async #send(texts: readonly string[]): Promise<SendAnswer> {

@@ -1,8 +1,7 @@
 import { StoreUnavailableError } from '@onceward/core'
 import { answerWithin, LATE } from '@onceward/core/adapter'
 import type { BeginRequest, Begun, Runtime } from '@onceward/core/ports'
-import type { BeginContext, Driver } from '../driver/driver.ts'
-import type { SendAnswer } from '../driver/held-connection.ts'
+import type { BeginContext, Driver, QueryAnswer } from '../driver/driver.ts'
 import { gateOf, type PoolGate } from '../driver/pool-slots.ts'
 import { triesAnother } from '../driver/repeat.ts'
 import { settingsIn } from '../driver/session-settings.ts'
@@ -18,7 +17,7 @@ import {
   slotRequest,
   takenIn,
 } from '../transaction/claim.ts'
-import { answeringTexts } from '../transaction/claim-answer-sql.ts'
+import { answeringTexts, preparedClaim } from '../transaction/claim-answer-sql.ts'
 import { type OrmClient, OrmConnection, type OrmTransaction } from './orm-connection.ts'
 import { StatementWatch } from './statement-watch.ts'
 
@@ -62,12 +61,9 @@ async function begin<Tx>(
 ): Promise<Begun<Tx>> {
   const held = await hold(parts, request)
   const { claim, budgetMs } = request
-  const { schema } = context.statements
-  const target = { schema, consumerId: context.consumerId }
-  let answer: SendAnswer
+  let answer: QueryAnswer
   try {
-    const texts = answeringTexts(claim, target, boundsOf(request))
-    const answered = await held.send(texts, claimSilenceMs(request))
+    const answered = await claimed(held, request, context)
     if (answered === LATE) throw new StoreUnavailableError('PostgreSQL does not answer.')
     answer = answered
   } catch (error) {
@@ -79,13 +75,28 @@ async function begin<Tx>(
   }
   const row = JSON.parse(String(answer.rows[0]?.['answer'])) as Readonly<Record<string, unknown>>
   held.pid = Number(row['pid'])
-  const { claimed, xid } = takenIn(row)
-  if (claimed.size === 0 && claim.kind !== 'none') return nothingClaimed(held, claim, context)
+  const taken = takenIn(row)
+  if (taken.claimed.size === 0 && claim.kind !== 'none') return nothingClaimed(held, claim, context)
   const transaction = new BusinessTransaction({
-    ...{ held, driver: parts.driver, context, xid, budgetMs, settings: settingsIn(row) },
+    ...{ held, driver: parts.driver, context, budgetMs, settings: settingsIn(row) },
+    xid: taken.xid,
     commitSilenceMs: parts.settings.commitSilenceMs,
   })
-  return { kind: 'open', transaction, claimed }
+  return { kind: 'open', transaction, claimed: taken.claimed }
+}
+
+function claimed<Tx>(
+  held: OrmConnection<Tx>,
+  request: BeginRequest,
+  { consumerId, statements: { schema } }: BeginContext,
+): Promise<QueryAnswer | typeof LATE> {
+  const { claim } = request
+  const target = { schema, consumerId }
+  const bounds = boundsOf(request)
+  const silenceMs = claimSilenceMs(request)
+  const prepared =
+    claim.kind === 'fresh' ? held.claim(preparedClaim(claim, target, bounds), silenceMs) : undefined
+  return prepared ?? held.send(answeringTexts(claim, target, bounds), silenceMs)
 }
 
 async function hold<Tx>(parts: Parts<Tx>, request: BeginRequest): Promise<OrmConnection<Tx>> {

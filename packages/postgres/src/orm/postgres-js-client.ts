@@ -26,6 +26,11 @@ export async function beginPostgresJs(
     commit: open.commit,
     rollback: open.rollback,
     query: (text) => ask(sql, open.tx, text),
+    // As the user's own statements: behind some poolers nothing may be prepared.
+    prepared: async ({ text, values }) => {
+      const { prepare } = sql.options
+      return toAnswer(sql, await open.tx.unsafe(text, [...values], { prepare }).values())
+    },
     // Over a connection of its own, which needs no place in the pool.
     cancel: async () => {
       await Promise.all([...running].map((query) => query.cancel()))
@@ -86,7 +91,10 @@ interface Result extends ReadonlyArray<readonly unknown[]> {
 
 /** Sends a text of one or more statements. The user may have renamed the columns of all queries. */
 async function ask(sql: Sql, on: Sql | TransactionSql, text: string): Promise<QueryAnswer> {
-  const answer: unknown = await on.unsafe(text).values()
+  return toAnswer(sql, await on.unsafe(text).values())
+}
+
+function toAnswer(sql: Sql, answer: unknown): QueryAnswer {
   const results = (isResult(answer) ? [answer] : answer) as readonly Result[]
   const last = results.at(-1)
   if (last === undefined) return NOTHING

@@ -107,17 +107,32 @@ const REMEMBERED = 'onceward.lock_timeout'
  * As {@link boundTexts}, if the settings of the session are not known, as behind PgBouncer. The server compares the
  * settings and answers their former values. The inner select is evaluated first.
  */
-export function unknownBoundText({ lockMs, budgetMs }: Bounds): string {
+export const unknownBoundText = ({ lockMs, budgetMs }: Bounds): string =>
+  boundTextOf({
+    lock: `'${lockMs}'`,
+    budget: `'${budgetMs}'`,
+    interval: `'${budgetMs} milliseconds'`,
+  })
+
+/** The limits as expressions: literals, or parameters of a statement that is prepared once. */
+export interface BoundExpressions {
+  readonly lock: string
+  readonly budget: string
+  /** The budget as an interval. */
+  readonly interval: string
+}
+
+export function boundTextOf({ lock, budget, interval }: BoundExpressions): string {
   const set = (name: string, value: string): string =>
     `pg_catalog.set_config('${name}', ${value}, true)`
   // Functions in place of operators: these a user may have in a schema that comes before pg_catalog.
-  const budget = (name: string): string =>
-    `case when pg_catalog.interval_gt(${name}::pg_catalog.interval, '0') and pg_catalog.interval_le(${name}::pg_catalog.interval, '${budgetMs} milliseconds') then ${name} else '${budgetMs}' end`
+  const within = (name: string): string =>
+    `case when pg_catalog.interval_gt(${name}::pg_catalog.interval, '0') and pg_catalog.interval_le(${name}::pg_catalog.interval, ${interval}) then ${name} else ${budget} end`
   return `select before.*, pg_catalog.pg_backend_pid()::pg_catalog.text as pid,
   ${set(REMEMBERED, 'lock_timeout')},
-  ${set('lock_timeout', `'${lockMs}'`)},
-  ${set('statement_timeout', budget('statement_timeout'))},
-  ${set('idle_in_transaction_session_timeout', budget('idle_timeout'))},
+  ${set('lock_timeout', lock)},
+  ${set('statement_timeout', within('statement_timeout'))},
+  ${set('idle_in_transaction_session_timeout', within('idle_timeout'))},
   ${set('synchronous_commit', "case when pg_catalog.texteq(synchronous_commit, 'off') then 'on' else synchronous_commit end")}
 from (select ${READ_SETTINGS} offset 0) before`
 }
@@ -163,11 +178,28 @@ function freshText(events: readonly IdentifiedEvent[], target: ClaimTarget): str
  * Several rows come as two arrays, which cost the server a tenth less than a list of values. Each array has an `unnest`
  * of its own, because the form for several arrays cannot be named with its schema.
  */
-export function freshRows(events: readonly IdentifiedEvent[], consumerId: number): string {
+function freshRows(events: readonly IdentifiedEvent[], consumerId: number): string {
+  const { ids, fingerprints } = freshArrays(events)
+  return freshRowsOf(`'${ids}'`, `'${fingerprints}'`, String(consumerId))
+}
+
+/** The rows of expressions for the two arrays. */
+export function freshRowsOf(ids: string, fingerprints: string, consumerId: string): string {
+  const unnested = (array: string, type: string): string =>
+    `pg_catalog.unnest(${array}::pg_catalog.${type}[])`
+  return `select id, fingerprint, ${consumerId} from rows from (${unnested(ids, 'uuid')}, ${unnested(fingerprints, 'int8')}) fresh(id, fingerprint)`
+}
+
+/** Ids and fingerprints of fresh events as array literals, in the order of all claims. */
+export function freshArrays(events: readonly IdentifiedEvent[]): {
+  readonly ids: string
+  readonly fingerprints: string
+} {
   const rows = sorted(events, ({ id }) => id)
-  const ids = `'{${rows.map(({ id }) => id).join()}}'::pg_catalog.uuid[]`
-  const fingerprints = `'{${rows.map(({ fingerprint }) => fingerprint).join()}}'::pg_catalog.int8[]`
-  return `select id, fingerprint, ${consumerId} from rows from (pg_catalog.unnest(${ids}), pg_catalog.unnest(${fingerprints})) fresh(id, fingerprint)`
+  return {
+    ids: `{${rows.map(({ id }) => id).join()}}`,
+    fingerprints: `{${rows.map(({ fingerprint }) => fingerprint).join()}}`,
+  }
 }
 
 /** The operator of PostgreSQL, whatever the user's `search_path` is. */
