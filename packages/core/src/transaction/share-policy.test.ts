@@ -126,6 +126,15 @@ describe('the width', () => {
     ).toBeLessThan(0.04)
   })
 
+  test('is not decided by a moment in which the machine had other work', () => {
+    const policy = learned()
+    // Sixteen slow events while the wide one is looked at, and again in its next trial.
+    let count = 0
+    const widths = settle(policy, (width) => (width === 2 ? 2 : ++count % 40 < 16 ? 9 : 1), 20)
+    widths.push(...settle(policy, (width) => (width === 2 ? 3 : 1), 10_000))
+    expect(share(widths, 2)).toBeLessThan(0.03)
+  })
+
   test('turns when the world does', () => {
     const policy = learned()
     settle(policy, (width) => (width === 2 ? 1 : 2), 1_000)
@@ -136,6 +145,25 @@ describe('the width', () => {
         16,
       ),
     ).toBeGreaterThan(0.9)
+  })
+
+  test('is not tried where handlers take more than half of what is around them', () => {
+    const policy = learned({ events: 1, handlersMs: 0.8, aroundMs: 1 })
+    expect(
+      share(
+        settle(policy, () => 1, 1_000),
+        SLOTS,
+      ),
+    ).toBe(1)
+  })
+
+  test('is wide again when handlers become longer', () => {
+    const policy = learned()
+    settle(policy, (width) => (width === 2 ? 1 : 2), 1_000)
+    expect(policy.plan(0).width).toBe(2)
+    for (let n = 0; n < 100; n++) policy.committed({ events: 4, handlersMs: 6, aroundMs: 1 })
+    settle(policy, (width) => (width === 2 ? 1 : 2), 1)
+    expect(policy.plan(0).width).toBe(SLOTS)
   })
 
   test('is not judged by few events in hand, nor by events that ran apart', () => {

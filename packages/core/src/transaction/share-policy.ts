@@ -97,36 +97,57 @@ export class SharePolicy {
    * @param inHand - Events that were ready or running then.
    */
   settled(plan: SharePlan, tookMs: number, inHand: number): void {
-    if (plan.size > 1) this.#widths.settled(plan.width, tookMs, inHand)
+    if (plan.size === 1) return
+    // Longer handlers gain little from company, and lose more to those that run before them.
+    if (this.#handlerMs > this.#aroundMs) this.#widths.widen()
+    else {
+      const mayTry = 2 * this.#handlerMs <= this.#aroundMs
+      this.#widths.settled({ width: plan.width, tookMs, inHand, mayTry })
+    }
   }
 }
 
 /** Fewer events in hand say nothing about widths. */
 const LEAST_IN_HAND = 4
-/** Events by which a width is judged, and after which a bad one is given up. */
-const FIRST_LOOK = 24
-const LOOK = 48
+/** Events of a block of a trial, and how many of its first ones ran beside those of the block before. */
+const BLOCK = { events: 20, mixed: 4 } as const
+/** The other width, this one, and both again: a machine that has other work for a moment does not decide. */
+const BLOCKS = 4
 /** The narrow width must be this much faster. */
 const GAIN = 0.9
-/** A trial that is so much slower ends early. */
+/** A trial ends after a block that is so much slower, and a width that is, compared with its last trial, is tried anew. */
 const BAD = 1.5
 /** Events until the other width is tried again: doubles up to the last one while the trials change nothing. */
-const STAY = { first: 256, longest: 16_384 } as const
+const STAY = { start: 16, first: 256, longest: 16_384 } as const
+/** Events by which a width that stays is watched. */
+const WATCHED = 64
+
+interface Settled {
+  /** Of the plan when the event was ready. */
+  readonly width: number
+  readonly tookMs: number
+  readonly inHand: number
+  /** The narrow width may be tried. */
+  readonly mayTry: boolean
+}
 
 /**
  * Few transactions at a time have more events in each. That is faster where processors are busy, and slower where
- * transactions wait for a server far away. Nothing else tells the two apart, so it is tried out now and then.
+ * transactions wait for a server far away. Nothing else tells the two apart, so it is tried out now and then. What is
+ * compared is the time from ready to outcome per event in hand: what one more event costs.
  */
 class Widths {
   readonly #wide: number
   readonly #narrow: number
   #isNarrow = false
-  /** Mean milliseconds from ready to outcome, per event in hand, which is what one more event costs. */
-  #before: number | undefined
+  /** Means of the blocks of a trial. Undefined: none is going on. */
+  #trial: number[] | undefined
   #sum = 0
   #count = 0
-  #stay = FIRST_LOOK
-  #isTrial = false
+  /** Of the width that stays: its mean when it was chosen, and the events since then. */
+  #chosenMean: number | undefined
+  #stayed = 0
+  #stay: number = STAY.start
   #nextStay: number = STAY.first
 
   constructor(slots: number) {
@@ -138,33 +159,61 @@ class Widths {
     return this.#isNarrow ? this.#narrow : this.#wide
   }
 
-  settled(width: number, tookMs: number, inHand: number): void {
-    // Of the time before the last change, or with nothing to choose from.
-    if (width !== this.width || inHand < LEAST_IN_HAND || this.#narrow === this.#wide) return
-    this.#sum += tookMs / inHand
-    this.#count += 1
-    if (this.#isTrial) this.#judge()
-    else if (this.#count >= this.#stay) this.#try()
+  widen(): void {
+    if (this.#isNarrow) this.#change()
+    this.#trial = undefined
+    this.#stayed = 0
   }
 
-  #try(): void {
-    this.#before = this.#sum / this.#count
-    this.#isTrial = true
+  settled(settled: Settled): void {
+    const { inHand, mayTry, tookMs, width } = settled
+    // Of the time before the last change, or with nothing to choose from.
+    if (width !== this.width || inHand < LEAST_IN_HAND || this.#narrow === this.#wide) return
+    this.#count += 1
+    if (this.#trial === undefined) this.#watch(tookMs / inHand, mayTry)
+    else this.#try(this.#trial, tookMs / inHand)
+  }
+
+  #watch(costMs: number, mayTry: boolean): void {
+    this.#sum += costMs
+    this.#stayed += 1
+    let isBad = false
+    if (this.#count === WATCHED) {
+      isBad = this.#sum / this.#count > (this.#chosenMean ?? Number.POSITIVE_INFINITY) * BAD
+      this.#clear()
+    }
+    if (isBad && this.#isNarrow) this.#nextStay = STAY.first
+    if (this.#stayed < this.#stay && !(isBad && this.#isNarrow)) return
+    if (!mayTry && !this.#isNarrow) return
+    this.#trial = []
     this.#change()
   }
 
-  #judge(): void {
-    const before = this.#before as number
-    const now = this.#sum / this.#count
-    const isBad = this.#count >= FIRST_LOOK && now > before * BAD
-    if (!isBad && this.#count < LOOK) return
-    // The gain is asked of the narrow width, whichever is on trial.
-    const isBetter = this.#isNarrow ? now < before * GAIN : now * GAIN < before
-    this.#isTrial = false
+  #try(trial: number[], costMs: number): void {
+    if (this.#count > BLOCK.mixed) this.#sum += costMs
+    if (this.#count < BLOCK.events) return
+    trial.push(this.#sum / (BLOCK.events - BLOCK.mixed))
+    const [other = 0, own = Number.POSITIVE_INFINITY] = trial
+    if (trial.length === BLOCKS || (trial.length === 2 && other > own * BAD)) this.#judge(trial)
+    else this.#change()
+  }
+
+  /** The width that was tried is not the one of the last block. */
+  #judge(trial: readonly number[]): void {
+    const [other1 = 0, own1 = 0, other2 = other1, own2 = own1] = trial
+    const gain = this.#isNarrow ? 1 : GAIN
+    const isBetter =
+      trial.length === BLOCKS &&
+      other1 < own1 &&
+      other2 < own2 &&
+      other1 + other2 < (own1 + own2) * gain
+    this.#trial = undefined
+    this.#stayed = 0
+    this.#chosenMean = isBetter ? (other1 + other2) / 2 : (own1 + own2) / 2
     this.#nextStay = isBetter ? STAY.first : Math.min(STAY.longest, this.#nextStay * 2)
     this.#stay = this.#nextStay
-    if (isBetter) this.#clear()
-    else this.#change()
+    if (isBetter) this.#change()
+    else this.#clear()
   }
 
   #change(): void {
