@@ -85,6 +85,14 @@ const REDIS: Docs<keyof RedisLeasesOptions> = {
     reason:
       'Most copies arrive soon, and Postgres remembers for the whole dedup window. Without an inbox only Redis remembers, so there it must not be shorter than the window.',
   },
+  hold: {
+    type: "'always' | 'by-need'",
+    default: REDIS_DEFAULTS.hold,
+    meaning:
+      "Which events are claimed beside an inbox. 'always': all of them. 'by-need': deliveries that may be copies, and all events while a quarter of them are copies; the others are only marked as done, behind their commits.",
+    reason:
+      "With 'always', copies of a running event wait without a look at Postgres. With 'by-need', new events cost Redis one mark, which nothing waits for.",
+  },
 }
 
 const HTTP: Docs<

@@ -36,6 +36,10 @@ export async function stormContestants(
     'storm-inbox': database.guard(each),
     'storm-inbox-batch': database.guard({ ...each, transaction: 'batch' }),
     'storm-redis': database.guard({ ...each, leases, onAsked }),
+    'storm-by-need': database.guard({
+      ...each,
+      leases: redisLeases(client, { ...PATIENT, hold: 'by-need' }),
+    }),
     'storm-in-process': database.guard({ ...each, leases: inMemory }),
   }
   const done = Array.from({ length: DONE }, toDelivery)
@@ -54,6 +58,7 @@ export async function stormContestants(
     contestant('storm-inbox', 0.05),
     contestant('storm-inbox-batch', 0.2),
     contestant('storm-redis', 1),
+    contestant('storm-by-need', 1),
     contestant('storm-in-process', 1),
   ]
 }

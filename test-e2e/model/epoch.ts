@@ -11,6 +11,15 @@ import type { Model, Step } from './explore.ts'
  */
 export type Removal = 'removal-only' | 'then-bump' | 'bump-then' | 'stopped'
 
+/**
+ * When the mark of a done event is written.
+ *
+ * - `with-claim`: at once, in the epoch of its claim.
+ * - `behind`: some time after the commit, in the epoch that was known before the transaction. Redis need not be asked.
+ * - `behind-named-late`: the same, in the epoch that is known when it is written.
+ */
+export type Marking = 'with-claim' | 'behind' | 'behind-named-late'
+
 export interface EpochFaults {
   readonly removals: number
   readonly duplicates: number
@@ -25,6 +34,10 @@ interface Guard {
   readonly isFresh: boolean
   /** What it is about to write: the mark of an event that it knows to be done, in the epoch of its claim. */
   readonly mark: number | undefined
+  /** In a transaction, with the epoch that was known before it; -1 if none was believed. */
+  readonly begun: number | undefined
+  /** Marks that are written behind the commits of their events. */
+  readonly pending: readonly number[]
 }
 
 export interface EpochState {
@@ -40,10 +53,16 @@ export interface EpochState {
   readonly wrong?: string | undefined
 }
 
-const UNREAD: Guard = { epoch: -1, isFresh: false, mark: undefined }
+const UNREAD: Guard = {
+  ...{ epoch: -1, isFresh: false, mark: undefined, begun: undefined, pending: [] },
+}
 
 /** One event, two guards that believe a mark in Redis while the name of the history is fresh, and an operator (§7). */
-export function epochs(removal: Removal, faults: EpochFaults): Model<EpochState> {
+export function epochs(
+  removal: Removal,
+  faults: EpochFaults,
+  marking: Marking = 'with-claim',
+): Model<EpochState> {
   return {
     initial: {
       ...{ hasRow: false, epoch: 0, marks: [], queue: 1, guards: [UNREAD, UNREAD] },
@@ -52,11 +71,20 @@ export function epochs(removal: Removal, faults: EpochFaults): Model<EpochState>
     next: (state) => [
       ...ofServers(state),
       ...ofOperator(state, removal),
-      ...state.guards.flatMap((guard, index) => ofGuard(state, { guard, index })),
+      ...state.guards.flatMap((guard, index) =>
+        marking === 'with-claim'
+          ? ofGuard(state, { guard, index })
+          : ofMarkingBehind(state, { guard, index }, marking),
+      ),
     ],
     violation: ({ wrong }) => wrong,
     isEnd: ({ guards, hasRow, next, queue }) =>
-      queue === 0 && next === undefined && hasRow && guards.every(({ mark }) => mark === undefined),
+      queue === 0 &&
+      next === undefined &&
+      hasRow &&
+      guards.every(({ begun, mark, pending }) => {
+        return mark === undefined && begun === undefined && pending.length === 0
+      }),
   }
 }
 
@@ -97,10 +125,12 @@ function ofOperator(state: EpochState, removal: Removal): Steps {
     case 'bump-then':
       return step('bumps the epoch', { ...bumped(begun), next: 'remove' })
     case 'stopped': {
-      const guards = state.guards.map(() => UNREAD)
+      // A transaction is rolled back. Marks may still be on their way.
+      const guards = state.guards.map(({ pending }) => ({ ...UNREAD, pending }))
+      const open = state.guards.filter((guard) => guard.begun !== undefined).length
+      const after = removed(bumped(begun))
       return step('stops the consumers, removes the row and bumps the epoch', {
-        ...removed(bumped(begun)),
-        guards,
+        ...{ ...after, queue: after.queue + open, guards },
       })
     }
     default:
@@ -119,19 +149,56 @@ const bumped = (state: EpochState): EpochState => ({
   ...{ epoch: state.epoch + 1, next: undefined },
 })
 
-function ofGuard(
-  state: EpochState,
-  { guard, index }: { readonly guard: Guard; readonly index: number },
-): Steps {
-  const to = (label: string, change: Partial<Guard>, rest: Partial<EpochState> = {}) => {
+interface Placed {
+  readonly guard: Guard
+  readonly index: number
+}
+
+type To = (label: string, change: Partial<Guard>, rest?: Partial<EpochState>) => Step<EpochState>
+
+const toOf =
+  (state: EpochState, index: number): To =>
+  (label, change, rest = {}) => {
     const guards = state.guards.map((one, at) => (at === index ? { ...one, ...change } : one))
     return { label: `G${index} ${label}`, state: { ...state, guards, ...rest } }
   }
+
+const withMark = ({ marks }: EpochState, epoch: number): Partial<EpochState> =>
+  epoch < 0 ? {} : { marks: [...new Set([...marks, epoch])].toSorted() }
+
+/** A first delivery is not asked about, and what is done is remembered later. */
+function ofMarkingBehind(state: EpochState, { guard, index }: Placed, marking: Marking): Steps {
+  const to = toOf(state, index)
+  const steps: Steps = [to('reads the name', { epoch: state.epoch, isFresh: true })]
+  if (guard.isFresh) steps.push(to('has read the name too long ago', { isFresh: false }))
+  for (const [at, noted] of guard.pending.entries()) {
+    const pending = guard.pending.toSpliced(at, 1)
+    const epoch = marking === 'behind' ? noted : guard.epoch
+    steps.push(to('writes a mark behind', { pending }, withMark(state, epoch)))
+    steps.push(to('loses a mark', { pending }))
+  }
+  if (guard.begun !== undefined) {
+    const { begun } = guard
+    const pending = begun < 0 ? guard.pending : [...guard.pending, begun]
+    steps.push(to('commits', { begun: undefined, pending }, { hasRow: true }))
+    return steps
+  }
+  if (state.queue === 0) return steps
+  const queue = state.queue - 1
+  if (guard.isFresh && state.marks.includes(guard.epoch)) {
+    const wrong = state.hasRow ? undefined : 'a false done: acked without an effect'
+    steps.push(to('asks Redis: done', {}, { queue, wrong }))
+  }
+  steps.push(to('begins', { begun: guard.isFresh ? guard.epoch : -1 }, { queue }))
+  return steps
+}
+
+function ofGuard(state: EpochState, { guard, index }: Placed): Steps {
+  const to = toOf(state, index)
   const steps: Steps = [to('reads the name', { epoch: state.epoch, isFresh: true })]
   if (guard.isFresh) steps.push(to('has read the name too long ago', { isFresh: false }))
   if (guard.mark !== undefined) {
-    const marks = [...new Set([...state.marks, guard.mark])].toSorted()
-    steps.push(to('writes the mark', { mark: undefined }, { marks }))
+    steps.push(to('writes the mark', { mark: undefined }, withMark(state, guard.mark)))
     return steps
   }
   if (state.queue === 0) return steps

@@ -1,6 +1,6 @@
 import { FIRST_WORLDS } from './attempts-first.ts'
 import { TEXT_WORLDS } from './attempts-worlds.ts'
-import { type EpochFaults, epochs, type Removal } from './epoch.ts'
+import { type EpochFaults, epochs, type Marking, type Removal } from './epoch.ts'
 import type { Model } from './explore.ts'
 import { explore } from './explore.ts'
 import { outbox } from './outbox.ts'
@@ -65,6 +65,12 @@ const requeues = (
 const removal = (how: Removal, breaks?: string, over: Partial<EpochFaults> = {}): World => {
   const faults = { removals: 1, duplicates: 1, flushes: 1, ...over }
   return world(`history: ${how}`, epochs(how, faults), { breaks })
+}
+
+/** Redis is asked by need, and marks are written behind the commits. */
+const behind = (marking: Marking, breaks?: string): World => {
+  const model = epochs('stopped', { removals: 1, duplicates: 1, flushes: 1 }, marking)
+  return world(`history: stopped, marks ${marking}`, model, { breaks })
 }
 
 const ALL_PARTS: PartsRules = {
@@ -176,6 +182,8 @@ export const WORLDS: readonly World[] = [
   splits('without defersFailedCalls', { defersFailedCalls: false }, 'acked without its reply'),
   splits('without remembers', { remembers: false }, 'two effects'),
   removal('stopped', undefined, { removals: 2, duplicates: 2 }),
+  behind('behind'),
+  behind('behind-named-late', FALSE_DONE),
   removal('removal-only', FALSE_DONE),
   // Until the name is read again, for 5 s at most: so the documents ask to stop the consumers first.
   removal('then-bump', FALSE_DONE),

@@ -24,12 +24,14 @@ export type {
 export type {
   Claim,
   ClaimResult,
+  DoneMark,
   Held,
   HeldAnswer,
   LeaseOperators,
   LeaseRegistration,
   LeaseSession,
   LeaseStore,
+  WriteMarks,
 } from './model/lease-store.ts'
 export type {
   DeadLetter,

@@ -6,6 +6,7 @@ import type {
   HeldAnswer,
   LeaseRegistration,
   LeaseSession,
+  WriteMarks,
 } from '@onceward/core/ports'
 import { type Finding, selfTest } from './doctor.ts'
 import type { Namespace } from './keys.ts'
@@ -36,6 +37,8 @@ export interface SessionParts {
   readonly registration: LeaseRegistration
   /** No inbox: only Redis remembers processed events. */
   readonly isTruth: boolean
+  /** Beside an inbox: events that are probably new are not claimed. */
+  readonly isByNeed?: boolean | undefined
 }
 
 /** One guard's use of Redis: in its namespace, within its time budget, and with a pause after a failure. */
@@ -44,6 +47,7 @@ export class GuardSession implements LeaseSession {
   readonly #onForeignKey: OnForeignKey
   /** By the namespace object of the history, which lives as long as that history. */
   readonly #transitions = new WeakMap<Namespace, Transitions>()
+  readonly #writers = new WeakMap<Namespace, WriteMarks>()
   #isTested = false
   #testing = false
   /** Why the last self-test did not pass. */
@@ -67,6 +71,28 @@ export class GuardSession implements LeaseSession {
       this.#failure = error
       timeBudget.failed(error)
     }
+  }
+
+  /** With `hold: 'always'` and without an inbox every event is claimed. */
+  get marks(): LeaseSession['marks'] {
+    return this.#parts.isByNeed === true ? () => this.#marks() : undefined
+  }
+
+  #marks(): WriteMarks | undefined {
+    const { history, timeBudget } = this.#parts
+    // Claims read the identity too, but there may be none.
+    void history.refresh()
+    const namespace = history.namespace()
+    if (!this.#isTested || namespace === undefined || !history.believes(namespace)) return undefined
+    const known = this.#writers.get(namespace)
+    if (known !== undefined) return known
+    const { remember } = this.#transitionsIn(namespace)
+    const write: WriteMarks = async (done, rememberMs) => {
+      timeBudget.admit()
+      return timeBudget.watch(remember(done, rememberMs))
+    }
+    this.#writers.set(namespace, write)
+    return write
   }
 
   async claim(claims: readonly Claim[]): Promise<readonly ClaimResult[]> {

@@ -87,7 +87,8 @@ async function open(
     : hintNamespace(options, registration)
   const history = isTruth ? fixedHistory(namespace) : new BoundHistory(registration, namespace)
   const timeBudget = createTimeBudget(registration.runtime, budgetMs)
-  const session = new GuardSession({ run, history, timeBudget, registration, isTruth })
+  const isByNeed = !isTruth && options.hold === 'by-need'
+  const session = new GuardSession({ run, history, timeBudget, registration, isTruth, isByNeed })
   await session.start()
   return session
 }

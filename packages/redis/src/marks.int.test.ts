@@ -40,6 +40,47 @@ describe('with an inbox', () => {
     expect(await session.claim([other])).toEqual([{ kind: 'conflict' }])
   })
 
+  it('events that had no claim are remembered in the history that was known before', async () => {
+    const { history, open, session: all, wait } = await beside()
+    expect(all.marks).toBeUndefined()
+    const session = await open({ hold: 'by-need' })
+    const before = session.marks?.()
+    const [plain, large, small] = [newClaim(), newClaim(), newClaim()]
+    const results = [plain, { ...large, result: 'x'.repeat(9_000) }, { ...small, result: 1 }]
+    await before?.(results, WINDOW_MS)
+    expect(await session.claim([plain, large, small].map(again))).toEqual([
+      { kind: 'duplicate' },
+      first,
+      { kind: 'duplicate', result: 1 },
+    ])
+    const other = { ...plain, ownerToken: newToken(), fingerprint: OTHER_PAYLOAD }
+    expect(await session.claim([other])).toEqual([{ kind: 'conflict' }])
+    // Red when the mark is written in the history of the time when it is written.
+    history.name = 'second'
+    wait(6_000)
+    const late = newClaim()
+    expect(await session.claim([again(late)])).toEqual([first])
+    await before?.([plain], WINDOW_MS)
+    expect(await session.claim([again(plain)])).toEqual([first])
+  })
+
+  it('no history is told while it is not fresh', async () => {
+    const { open, wait } = await beside()
+    const session = await open({ hold: 'by-need' })
+    expect(session.marks?.()).toBeTypeOf('function')
+    wait(6_000)
+    expect(session.marks?.()).toBeUndefined()
+  })
+
+  it('a claim of another process stays when its event is remembered', async () => {
+    const { open } = await beside()
+    const session = await open({ hold: 'by-need' })
+    const held = newClaim()
+    await session.claim([held])
+    await session.marks?.()?.([{ ...held, result: 1 }], WINDOW_MS)
+    expect(await session.complete([held], WINDOW_MS)).toEqual(['held'])
+  })
+
   it('a done event is remembered for at least one generation and at most two', async () => {
     const { session, pass } = await beside()
     const event = await done(session)

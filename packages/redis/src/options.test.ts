@@ -14,7 +14,11 @@ test.each([
   [{ rememberDoneMs: 1.5 }, /Expected `rememberDoneMs` to be an integer/],
   [{ budgetMS: 20 }, /^redisLeases does not know "budgetMS", did you mean "budgetMs"\?$/],
   [{ rememberMs: 20 }, /did you mean "rememberDoneMs"\?$/],
-  [{ ttl: 20 }, /redisLeases does not know "ttl". It knows: budgetMs, namespace, rememberDoneMs\./],
+  [
+    { ttl: 20 },
+    /redisLeases does not know "ttl". It knows: budgetMs, namespace, rememberDoneMs, hold\./,
+  ],
+  [{ hold: 'never' }, /Expected `hold` to be 'always' or 'by-need', got `never`/],
 ])('refuses the options %j', (options, message) => {
   expect(() => leasesWith(options)).toThrow(ConfigurationError)
   expect(() => leasesWith(options)).toThrow(message)
@@ -22,17 +26,21 @@ test.each([
 
 test('takes the options at their bounds, and by default the namespace alone is known', () => {
   expect(redisOptions({})).toEqual({
-    ...{ budgetMs: undefined, namespace: 'onceward', rememberDoneMs: undefined },
+    ...{ budgetMs: undefined, namespace: 'onceward', rememberDoneMs: undefined, hold: 'always' },
   })
   for (const options of [
-    { budgetMs: 1, namespace: 'a', rememberDoneMs: 1_000 },
-    { budgetMs: 60_000, namespace: 'Az09._:-'.repeat(8), rememberDoneMs: 31_536_000_000 },
+    { budgetMs: 1, namespace: 'a', rememberDoneMs: 1_000, hold: 'always' as const },
+    {
+      ...{ budgetMs: 60_000, namespace: 'Az09._:-'.repeat(8), rememberDoneMs: 31_536_000_000 },
+      hold: 'by-need' as const,
+    },
   ]) {
     expect(redisOptions(options)).toEqual(options)
   }
   expect(Object.isFrozen(DEFAULTS)).toBe(true)
   expect(DEFAULTS).toEqual({
     ...{ besideMs: 20, aloneMs: 1_000, rememberDoneMs: 3_600_000, namespace: 'onceward' },
+    hold: 'always',
   })
 })
 

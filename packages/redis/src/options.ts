@@ -22,6 +22,13 @@ export interface RedisLeasesOptions {
    * @defaultValue 3600000
    */
   readonly rememberDoneMs?: number | undefined
+  /**
+   * Which events are claimed beside an inbox. `always`: all of them, so copies of a running event wait without a look at
+   * PostgreSQL. `by-need`: deliveries that may be copies, and all events while many copies come. The others cost Redis
+   * only a mark, which is written behind their commits.
+   * @defaultValue `always`
+   */
+  readonly hold?: 'always' | 'by-need' | undefined
 }
 
 /** {@link RedisLeasesOptions} after validation. */
@@ -29,15 +36,18 @@ export interface ResolvedRedisOptions {
   readonly budgetMs: number | undefined
   readonly namespace: string
   readonly rememberDoneMs: number | undefined
+  readonly hold: 'always' | 'by-need'
 }
 
 export const DEFAULTS: Readonly<Record<'besideMs' | 'aloneMs' | 'rememberDoneMs', number>> & {
   readonly namespace: string
+  readonly hold: 'always'
 } = Object.freeze({
   besideMs: 20,
   aloneMs: 1_000,
   rememberDoneMs: 3_600_000,
   namespace: 'onceward',
+  hold: 'always',
 })
 
 /**
@@ -53,9 +63,9 @@ const YEAR_MS = 31_536_000_000
 /** @throws {@link ConfigurationError} */
 export function redisOptions(options: RedisLeasesOptions): ResolvedRedisOptions {
   refuseUnknownNames('redisLeases', options, {
-    ...{ budgetMs: true, namespace: true, rememberDoneMs: true },
+    ...{ budgetMs: true, namespace: true, rememberDoneMs: true, hold: true },
   })
-  const { budgetMs, namespace = DEFAULTS.namespace, rememberDoneMs } = options
+  const { budgetMs, hold = DEFAULTS.hold, namespace = DEFAULTS.namespace, rememberDoneMs } = options
   demandInteger('budgetMs', budgetMs, [1, 60_000])
   demandInteger('rememberDoneMs', rememberDoneMs, [1_000, YEAR_MS])
   if (typeof namespace !== 'string' || !NAMESPACE.test(namespace)) {
@@ -63,7 +73,12 @@ export function redisOptions(options: RedisLeasesOptions): ResolvedRedisOptions 
       `Expected \`namespace\` to be 1 to 64 of A-Z a-z 0-9 . _ : -, got \`${shown(String(namespace))}\`.`,
     )
   }
-  return { budgetMs, namespace, rememberDoneMs }
+  if (hold !== 'always' && hold !== 'by-need') {
+    throw new ConfigurationError(
+      `Expected \`hold\` to be 'always' or 'by-need', got \`${shown(String(hold))}\`.`,
+    )
+  }
+  return { budgetMs, namespace, rememberDoneMs, hold }
 }
 
 function demandInteger(

@@ -12,6 +12,7 @@ import { fail } from './lua/fail.ts'
 import { forget } from './lua/forget.ts'
 import { inspect } from './lua/inspect.ts'
 import { release } from './lua/release.ts'
+import { remember } from './lua/remember.ts'
 import { renew } from './lua/renew.ts'
 import { replay } from './lua/replay.ts'
 import { sample } from './lua/sample.ts'
@@ -26,6 +27,7 @@ const BODIES: Readonly<Record<ScriptName, string>> = {
   claim,
   renew,
   complete,
+  remember,
   fail,
   release,
   bury,
@@ -39,6 +41,7 @@ export type ScriptName =
   | 'claim'
   | 'renew'
   | 'complete'
+  | 'remember'
   | 'fail'
   | 'release'
   | 'bury'
@@ -90,7 +93,13 @@ export interface ScriptBatch {
 export type RunScript = (batch: ScriptBatch) => Promise<readonly unknown[]>
 
 /** Scripts that read or write done marks. A script declares every key it may touch, or a cluster cannot move its slot. */
-const MARKED: ReadonlySet<ScriptName> = new Set(['claim', 'complete', 'sample', 'inspect'])
+const MARKED: ReadonlySet<ScriptName> = new Set([
+  'claim',
+  'complete',
+  'remember',
+  'sample',
+  'inspect',
+])
 
 /** Most events in one script. A script blocks Redis, and this many take about a millisecond. */
 const SCRIPT_EVENTS = 100

@@ -2,11 +2,13 @@ import type { DeadLetterReason, Json } from '@onceward/core'
 import type {
   Claim,
   ClaimResult,
+  DoneMark,
   EventId,
   Held,
   HeldAnswer,
   LeaseOperators,
   LeaseRegistration,
+  WriteMarks,
 } from '@onceward/core/ports'
 import { fromJsonText, toJsonText } from '@onceward/core/ports'
 import { fingerprintBytes, keyText, marksPattern, type Namespace } from './keys.ts'
@@ -23,6 +25,8 @@ export interface Transitions extends LeaseOperators {
     done: readonly (Held & { readonly result?: Json | undefined })[],
     rememberMs: number,
   ): Promise<readonly HeldAnswer[]>
+  /** Beside an inbox: remembers events that had no claim. */
+  remember: WriteMarks
   fail(failed: readonly (Held & { readonly delayMs: number })[]): Promise<readonly HeldAnswer[]>
   release(held: readonly Held[]): Promise<readonly HeldAnswer[]>
   bury(
@@ -37,7 +41,7 @@ export function transitionsIn(
   onForeignKey: OnForeignKey = () => undefined,
 ): Transitions {
   const held = async (
-    script: 'renew' | 'complete' | 'fail' | 'release' | 'bury',
+    script: 'renew' | 'complete' | 'remember' | 'fail' | 'release' | 'bury',
     entries: readonly ScriptEntry[],
     common: readonly string[] = [],
   ): Promise<readonly HeldAnswer[]> => {
@@ -73,6 +77,7 @@ export function transitionsIn(
         done.map(({ id, ownerToken, result }) => ({ id, args: [ownerToken, jsonOf(result)] })),
         [wholeMs(rememberMs)],
       ),
+    remember: (done, rememberMs) => held('remember', marks(done), [wholeMs(rememberMs)]),
     fail: (failed) =>
       held(
         'fail',
@@ -92,6 +97,11 @@ export function transitionsIn(
 
 const owners = (all: readonly Held[]): readonly ScriptEntry[] =>
   all.map(({ id, ownerToken }) => ({ id, args: [ownerToken] }))
+
+const marks = (done: readonly DoneMark[]): readonly ScriptEntry[] =>
+  done.map(({ id, fingerprint, result }) => ({
+    ...{ id, args: [fingerprintBytes(fingerprint), jsonOf(result)] },
+  }))
 
 const wholeMs = (ms: number): string => String(Math.max(0, Math.ceil(ms)))
 

@@ -148,7 +148,7 @@ export class CallerWorld {
   #guardOf(life: Life, links: Server['links']): Guard {
     const { composition } = this.plan
     const leases =
-      composition === 'inbox' ? undefined : simulatedLeases(this.leases, links.leases, life)
+      composition === 'inbox' ? undefined : simulatedLeases(this.leases, links.leases, { life })
     const inbox = simulatedInbox({
       ...{ database: this.database, audit: this.audit, life, link: links.database },
       serverRuntime: createRuntime(this.scheduler, this.dice.apart(`row-${life.name}`), () => ({

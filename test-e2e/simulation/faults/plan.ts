@@ -67,6 +67,8 @@ export interface Plan {
   readonly composition: 'inbox' | 'inbox+leases' | 'leases'
   /** `auto`: events in hand always share, because so few of them teach the guard nothing. */
   readonly transaction: 'each' | 'batch' | 'auto'
+  /** Leases beside an inbox are taken only for what may be a copy. */
+  readonly isByNeed?: boolean | undefined
   readonly broker: Broker
   readonly processes: number
   /** Receiving loops per process. */
@@ -144,6 +146,7 @@ export function drawPlan(seed: number): Plan {
     seed,
     composition,
     transaction: drawTransaction(dice, composition),
+    isByNeed: dice.apart('by-need').chance(0.5),
     broker,
     processes: dice.pick([2, 2, 2, 1, 3]),
     loops: dice.pick([1, 1, 2]),

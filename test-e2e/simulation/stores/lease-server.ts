@@ -1,6 +1,6 @@
 import type { LeaseStore } from '@onceward/core'
 import { StoreUnavailableError } from '@onceward/core'
-import type { EventId, LeaseSession } from '@onceward/core/ports'
+import type { DoneMark, EventId, LeaseSession } from '@onceward/core/ports'
 import {
   type AnswerTo,
   type Command,
@@ -71,10 +71,22 @@ export class LeaseServer {
     this.states = states
     return answer
   }
+
+  /** Remembers an event that had no claim. Another's claim stays. */
+  mark(namespace: string, id: EventId, done: Omit<DoneMark, 'id'>): void {
+    if (this.stateOf(namespace, id).kind !== 'absent') return
+    this.#past.push(this.states)
+    if (this.#past.length > REMEMBERED) this.#past.shift()
+    this.states = new Map(this.states).set(`${namespace} ${id}`, { kind: 'done', ...done })
+  }
 }
 
 /** The lease store as one process sees it. What is done in another history of the inbox is no answer. */
-export function simulatedLeases(server: LeaseServer, link: Link, life: Life): LeaseStore {
+export function simulatedLeases(
+  server: LeaseServer,
+  link: Link,
+  { life, isByNeed = false }: { readonly life: Life; readonly isByNeed?: boolean | undefined },
+): LeaseStore {
   const unopened = (): Promise<never> => Promise.reject(new StoreUnavailableError('not opened'))
   return {
     claim: unopened,
@@ -85,7 +97,8 @@ export function simulatedLeases(server: LeaseServer, link: Link, life: Life): Le
     bury: unopened,
     open: async ({ identity }) => {
       const history = await followHistory(identity, life)
-      return session(server, link, history)
+      const opened = session(server, link, history)
+      return isByNeed ? { ...opened, marks: marksOf(server, link, history) } : opened
     },
   }
 }
@@ -170,5 +183,22 @@ function session(server: LeaseServer, link: Link, history: FollowedHistory): Lea
           server.send(nameFor(rest.ownerToken), id, { kind: 'bury', ...rest }),
         ),
       ),
+  }
+}
+
+/** Marks are bound to the history that was believed when they were asked for. */
+function marksOf(
+  server: LeaseServer,
+  link: Link,
+  history: FollowedHistory,
+): NonNullable<LeaseSession['marks']> {
+  return () => {
+    const name = history.name()
+    if (!history.isBelieved(name)) return undefined
+    return (done) =>
+      link.call('complete', () => {
+        for (const { fingerprint, id, result } of done)
+          server.mark(name, id, { fingerprint, result })
+      })
   }
 }

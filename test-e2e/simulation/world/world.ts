@@ -223,7 +223,12 @@ export class World {
       ...(this.plan.replies === true ? { afterCommit: this.#replier(life, links.broker) } : {}),
     }
     const leases =
-      composition === 'inbox' ? undefined : simulatedLeases(this.leases, links.leases, life)
+      composition === 'inbox'
+        ? undefined
+        : simulatedLeases(this.leases, links.leases, {
+            life,
+            isByNeed: this.plan.isByNeed,
+          })
     if (composition === 'leases' && leases !== undefined) {
       return { ...common, leases, onTakeover: 'dead-letter', deadlineMs: 60_000 }
     }

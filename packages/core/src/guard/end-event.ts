@@ -38,7 +38,12 @@ export function end(
   lanes.note(event.member, outcome)
   // 4. Complete: tell the lease store the outcome, always after the commit.
   const { leases } = processing.stores
-  const completing = leases === undefined ? undefined : completeLease(leases, event.member, outcome)
+  leases?.byNeed?.note(outcome)
+  if (event.remember !== undefined) leases?.byNeed?.remember(event.member, outcome, event.remember)
+  const completing =
+    leases === undefined || event.member.lease === undefined
+      ? undefined
+      : completeLease(leases, event.member, outcome)
   const before = lane === undefined ? undefined : stopping.get(lane)
   const ready = before === undefined ? completing : Promise.all([before, completing])
   let settling: MaybeAsync<void> | undefined

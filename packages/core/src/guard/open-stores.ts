@@ -5,6 +5,7 @@ import { createSemaphore, type Semaphore } from '../concurrency/semaphore.ts'
 import { track } from '../concurrency/timeout.ts'
 import { fingerprintRuleOf } from '../identity/fingerprint.ts'
 import type { Leases } from '../lease/claim.ts'
+import { claimsByNeed } from '../lease/claims-by-need.ts'
 import { openNowOrLater } from '../lease/open-later.ts'
 import { createLeaseRenewer } from '../lease/renew.ts'
 import { sharedLeaseStore, type WatchedLeases } from '../lease/shared-lease-store.ts'
@@ -171,8 +172,12 @@ async function openLeases(
   // Beside an inbox an unused claim costs time only, and `unguarded` runs the event anyway.
   const releasesUnanswered = inbox.identity === undefined && onStoreDown !== 'unguarded'
   const store = sharedLeaseStore(session, { logger, runtime, releasesUnanswered })
-  const { close, outage } = store
-  return { options, store, outage, close, renewer: createLeaseRenewer(options, store) }
+  const byNeed = claimsByNeed(options, store)
+  const { outage } = store
+  const close = async (): Promise<void> => {
+    await Promise.all([store.close(), byNeed?.close()])
+  }
+  return { options, store, outage, close, byNeed, renewer: createLeaseRenewer(options, store) }
 }
 
 function openInbox(

@@ -93,7 +93,7 @@ async function claim(
   leases: Leases,
   events: readonly Received[],
 ): Promise<void> {
-  const flying = events.filter(({ endFlight }) => endFlight !== undefined)
+  const flying = events.filter((event) => event.endFlight !== undefined && !isSpared(leases, event))
   if (flying.length === 0) return
   await claimEach(leases, flying)
   for (const event of flying) {
@@ -102,6 +102,14 @@ async function claim(
       continue
     void end(processing, event, claimed.outcome)
   }
+}
+
+/** Whether the event needs no claim. What remembers it is of the history before its transaction. */
+function isSpared({ byNeed }: Leases, event: Received): boolean {
+  const remember = byNeed?.spares(event.member)
+  if (remember === undefined) return false
+  event.remember = remember
+  return true
 }
 
 async function claimEach(leases: Leases, events: readonly Received[]): Promise<void> {

@@ -6,6 +6,7 @@ import type { DeadLetterRef } from '../model/dead-letter.ts'
 import { type Delivery, isItem } from '../model/delivery.ts'
 import { describeError } from '../model/errors.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
+import type { WriteMarks } from '../model/lease-store.ts'
 import type { Runtime } from '../model/runtime.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { WrongAnswerError } from '../options/wrong-answer.ts'
@@ -35,6 +36,8 @@ export interface Received {
   readonly isOtherPayload?: boolean | undefined
   /** The lease store's answer, once it was asked. */
   claimed?: Claimed
+  /** Remembers the event when it is done. Given if it was not claimed, because it is probably new. */
+  remember?: WriteMarks
   /** Ends the flight of the event in this process. Undefined before it began. */
   endFlight?: () => void
   /** It has its outcome. */

@@ -5,6 +5,7 @@ import { addTime, type InFlightEvent } from '../model/in-flight-event.ts'
 import type { ClaimResult, LeaseSession } from '../model/lease-store.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import type { Outcome } from '../settlement/outcome.ts'
+import type { ClaimsByNeed } from './claims-by-need.ts'
 import type { LeaseRenewer } from './renew.ts'
 
 /** Minimum deferral of a duplicate of an event in flight, ms (brokers.md §5.9). */
@@ -14,6 +15,8 @@ export interface Leases {
   readonly options: ResolvedOptions
   readonly store: LeaseSession
   readonly renewer: LeaseRenewer
+  /** Given if only events that may be copies are claimed. */
+  readonly byNeed?: ClaimsByNeed | undefined
 }
 
 /** The lease store's answer about one event. */

@@ -2,6 +2,7 @@ import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { Held, HeldAnswer } from '../model/lease-store.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import type { Leases } from './claim.ts'
+import { restOfWindowMs } from './rest-of-window.ts'
 
 /**
  * Step 4, always after the commit: stores the outcome in the lease store. With an inbox, a store that does not answer costs
@@ -38,19 +39,6 @@ function isStored({ options }: Leases, { kind }: Outcome): boolean {
 function mustRunOut({ isUndecided }: InFlightEvent, outcome: Outcome): boolean {
   if (outcome.kind === 'abandoned' && outcome.stillRunning === true) return true
   return isUndecided === true && outcome.kind !== 'processed' && outcome.kind !== 'dead'
-}
-
-/** The rest of a window is rounded down to such parts of it, so that duplicates of about the same age share a call. */
-const PARTS = 16
-
-/** The inbox forgets a done event at the end of its window, and then the lease store must have forgotten it too. */
-function restOfWindowMs(
-  { dedupWindowMs }: Leases['options'],
-  { ageMs = 0 }: Extract<Outcome, { kind: 'duplicate' }>,
-): number {
-  const partMs = dedupWindowMs / PARTS
-  const restMs = dedupWindowMs - Math.max(0, ageMs)
-  return Math.max(0, Math.floor(restMs / partMs) * partMs)
 }
 
 function tellStore(

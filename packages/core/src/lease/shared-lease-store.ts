@@ -57,6 +57,7 @@ export function sharedLeaseStore(
   })
   return {
     outage,
+    ...(session.marks === undefined ? {} : { marks: () => session.marks?.() }),
     close: () => late.close(),
     claim: async (claims) => {
       const telling = late.tell(claims)

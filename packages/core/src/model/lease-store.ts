@@ -36,6 +36,16 @@ export interface Held {
 
 export type HeldAnswer = 'held' | 'lost'
 
+/** An event that is done, and whose run held no claim. */
+export interface DoneMark {
+  readonly id: EventId
+  readonly fingerprint: Fingerprint
+  readonly result?: Json | undefined
+}
+
+/** Remembers done events in one history of the inbox's database. Whatever is lost costs a look at the inbox. */
+export type WriteMarks = (done: readonly DoneMark[], rememberMs: number) => Promise<unknown>
+
 /** The registration that a guard sends to its lease store once, before the first claim. */
 export interface LeaseRegistration {
   readonly consumer: string
@@ -60,6 +70,12 @@ export interface LeaseRegistration {
  * method takes, and its events wait with it. The request may have been carried out.
  */
 export interface LeaseSession {
+  /**
+   * Beside an inbox: given if only events that may be copies are to be claimed. The others are remembered with what it
+   * answers, which must be asked for *before* their transactions begin: a commit that a later history does not have would
+   * be remembered in it. Undefined: the history is not known now, and all events are claimed.
+   */
+  readonly marks?: (() => WriteMarks | undefined) | undefined
   claim(claims: readonly Claim[]): Promise<readonly ClaimResult[]>
   renew(held: readonly Held[], leaseMs: number): Promise<readonly HeldAnswer[]>
   /** Called only after the commit. `rememberMs`: how long the store must answer `duplicate`. */

@@ -1,0 +1,57 @@
+import type { InFlightEvent } from '../model/in-flight-event.ts'
+import type { LeaseSession, WriteMarks } from '../model/lease-store.ts'
+import type { ResolvedOptions } from '../options/resolved-options.ts'
+import type { Outcome } from '../settlement/outcome.ts'
+import { ClaimNeed } from './claim-need.ts'
+import { MarkWriter } from './mark-writer.ts'
+import { restOfWindowMs } from './rest-of-window.ts'
+
+/**
+ * Beside an inbox the row is the fence, so an event that is probably new needs no claim. It is remembered in the store
+ * after its commit, and nothing waits for that.
+ */
+export class ClaimsByNeed {
+  readonly #need = new ClaimNeed()
+  readonly #writer: MarkWriter
+  readonly #options: ResolvedOptions
+  readonly #store: LeaseSession
+
+  constructor(options: ResolvedOptions, store: LeaseSession) {
+    this.#options = options
+    this.#store = store
+    this.#writer = new MarkWriter(options.runtime)
+  }
+
+  /** What remembers the event when it is done. Undefined: the event is to be claimed. */
+  spares({ parked, suspect }: InFlightEvent): WriteMarks | undefined {
+    if (suspect || parked !== undefined || this.#need.isHigh) return undefined
+    return this.#store.marks?.()
+  }
+
+  note({ kind }: Outcome): void {
+    if (kind === 'processed' || kind === 'duplicate') this.#need.note(kind === 'duplicate')
+  }
+
+  remember({ event }: InFlightEvent, outcome: Outcome, write: WriteMarks): void {
+    if (outcome.kind !== 'processed' && outcome.kind !== 'duplicate') return
+    const rememberMs =
+      outcome.kind === 'processed'
+        ? this.#options.dedupWindowMs
+        : restOfWindowMs(this.#options, outcome)
+    const { fingerprint, id } = event
+    this.#writer.add({ id, fingerprint, result: outcome.result }, write, rememberMs)
+  }
+
+  close(): Promise<void> {
+    return this.#writer.close()
+  }
+}
+
+/** A caller waits for its answer, and a lease tells it at once that its first request is still running. */
+export function claimsByNeed(
+  options: ResolvedOptions,
+  store: LeaseSession,
+): ClaimsByNeed | undefined {
+  const isPossible = options.inbox !== undefined && options.callerRetries === undefined
+  return isPossible && store.marks !== undefined ? new ClaimsByNeed(options, store) : undefined
+}
