@@ -1,5 +1,5 @@
 import type { Logger } from '@onceward/core'
-import { type MaybeAsync, oncePerTurn } from '@onceward/core/adapter'
+import type { MaybeAsync } from '@onceward/core/adapter'
 import type { Runtime } from '@onceward/core/ports'
 import type { StreamApi, StreamEntry } from './client.ts'
 import type { Received } from './delivery.ts'
@@ -104,45 +104,50 @@ export class OwnedEntries {
 const keyOf = ({ stream, id }: Pick<StreamEntry, 'stream' | 'id'>): string => `${id} ${stream}`
 
 interface Waiting {
+  readonly stream: string
   readonly id: string
   readonly settled: (isOwned: boolean) => void
   readonly failed: (error: unknown) => void
 }
 
-/** Acks all entries that one turn of the event loop settles with one script per stream. */
+/** An ack of its own costs about what a small event does, so it pays to wait for others. The entry is hidden meanwhile. */
+const ACK_WINDOW_MS = 5
+/** Acks that do not wait for more. */
+const MOST_ACKS = 100
+
+/** Acks the entries that are settled within some milliseconds by one script per stream. */
 export class Acks {
   readonly #api: Pick<StreamApi, 'ack'>
-  #waiting = new Map<string, Waiting[]>()
-  readonly #flushSoon: () => void = oncePerTurn(() => this.#flush())
+  readonly #runtime: Runtime
+  #waiting: Waiting[] = []
+  #cancel: (() => void) | undefined
 
-  constructor(api: Pick<StreamApi, 'ack'>) {
+  constructor(api: Pick<StreamApi, 'ack'>, runtime: Runtime) {
     this.#api = api
+    this.#runtime = runtime
   }
 
   /** Whether this consumer still owned the entry, and so the entry is acked. */
   add({ stream, id }: Pick<StreamEntry, 'stream' | 'id'>): Promise<boolean> {
     const { promise, resolve, reject } = Promise.withResolvers<boolean>()
-    const waiting = this.#waiting.get(stream) ?? []
-    waiting.push({ id, settled: resolve, failed: reject })
-    this.#waiting.set(stream, waiting)
-    this.#flushSoon()
+    this.#waiting.push({ stream, id, settled: resolve, failed: reject })
+    if (this.#waiting.length >= MOST_ACKS) this.#flush()
+    else this.#cancel ??= this.#runtime.setTimer(() => this.#flush(), ACK_WINDOW_MS)
     return promise
   }
 
   #flush(): void {
-    const streams = this.#waiting
-    this.#waiting = new Map()
+    this.#cancel?.()
+    this.#cancel = undefined
+    const streams = Map.groupBy(this.#waiting, ({ stream }) => stream)
+    this.#waiting = []
     for (const [stream, waiting] of streams) void this.#ack(stream, waiting)
   }
 
   async #ack(stream: string, waiting: readonly Waiting[]): Promise<void> {
+    const ids = waiting.map(({ id }) => id)
     try {
-      const lost = new Set(
-        await this.#api.ack(
-          stream,
-          waiting.map(({ id }) => id),
-        ),
-      )
+      const lost = new Set(await this.#api.ack(stream, ids))
       for (const { id, settled } of waiting) settled(!lost.has(id))
     } catch (error) {
       for (const { failed } of waiting) failed(error)

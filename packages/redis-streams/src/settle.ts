@@ -45,7 +45,7 @@ export function createSettleContext(
   return {
     ...{ port, runtime, logger, api, moved },
     owned: new OwnedEntries({ api, runtime, logger, renewMs: settings.renewMs }),
-    acks: new Acks(api),
+    acks: new Acks(api, runtime),
     place: placeOf(api, settings, moved),
     holdMs: settings.holdMs,
     counts: { settleFailures: 0 },
