@@ -6,7 +6,10 @@ import postgres from 'postgres'
 import { afterAll, expect, test } from 'vitest'
 import { drizzleInbox } from './drizzle.ts'
 import { knexInbox } from './knex.ts'
+import { mikroOrmInbox } from './mikro-orm.ts'
 import { postgresJsInbox } from './postgres-js.ts'
+import { prismaInbox } from './prisma.ts'
+import { typeormInbox } from './typeorm.ts'
 
 const SECRET = 'hunter2'
 const connectionString = `postgres://app:${SECRET}@127.0.0.1:1/app`
@@ -15,6 +18,15 @@ const knex = createKnex({ client: 'pg', connection: connectionString })
 const sql = postgres(connectionString)
 afterAll(() => Promise.all([pool.end(), knex.destroy(), sql.end()]))
 
+const MYSQL = {
+  ...{ createQueryRunner: () => undefined, getRepository: () => undefined },
+  ...{ manager: {}, options: { type: 'mysql' } },
+}
+const PRISMA = {
+  $transaction: () => undefined,
+  $connect: () => undefined,
+  $disconnect: () => undefined,
+}
 const transaction = {
   transaction: () => undefined,
   select: () => undefined,
@@ -49,6 +61,28 @@ test.each<[string, () => unknown, string]>([
     'one client as own pool',
     () => knexInbox(knex, { pool: new pg.Client() as never }),
     'a pool of pg',
+  ],
+  ['a pool for Prisma', () => prismaInbox(pool as never, { pool }), 'a client of Prisma'],
+  [
+    'a transaction of Prisma',
+    () => prismaInbox({ $transaction: () => undefined } as never, { pool }),
+    'a client of Prisma',
+  ],
+  [
+    'a pool size that is none',
+    () => prismaInbox(PRISMA as never, { pool, poolSize: 0 }),
+    '`poolSize` to be a positive integer',
+  ],
+  ['a pool for TypeORM', () => typeormInbox(pool as never, { pool }), 'a DataSource of TypeORM'],
+  [
+    'a DataSource of another database',
+    () => typeormInbox(MYSQL as never, { pool }),
+    'of type `postgres`',
+  ],
+  [
+    'an EntityManager for MikroORM',
+    () => mikroOrmInbox({ fork: () => undefined } as never, { pool }),
+    'an instance of MikroORM',
   ],
   ['a pool for postgres.js', () => postgresJsInbox(pool as never), 'postgres()'],
   ['a wrong isolation', () => postgresJsInbox(sql, { isolation: 'none' as never }), 'isolation'],
