@@ -1,5 +1,5 @@
 import { Redis } from 'ioredis'
-import type { Source } from '../../support/workers/protocol.ts'
+import type { Order, Source } from '../../support/workers/protocol.ts'
 import { freshName, type QueueUnderTest } from '../queue-under-test.ts'
 
 export interface StreamQueueOptions {
@@ -32,9 +32,7 @@ export async function createStreamQueue(
     operator: { address: `${url}?stream=${stream}`, env: {} },
     source: { kind: 'redis-streams', url, stream, dead, claimIdleMs, holdMs },
     send: async (orders) => {
-      const adding = orders.map((order) =>
-        redis.xadd(stream, '*', 'payload', JSON.stringify(order), 'lane', order.lane ?? ''),
-      )
+      const adding = orders.map((order) => redis.xadd(stream, '*', ...fieldsOf(order)))
       await Promise.all(adding)
     },
     // A parked entry is in the stream too.
@@ -54,3 +52,9 @@ export async function createStreamQueue(
     close: async () => redis.disconnect(),
   }
 }
+
+/** An empty lane would be one. */
+const fieldsOf = (order: Order): readonly string[] => [
+  ...['payload', JSON.stringify(order)],
+  ...(order.lane === undefined ? [] : ['lane', order.lane]),
+]

@@ -17,6 +17,8 @@ import type { Connection, OwnConnection } from './connection.ts'
 import { SCRIPTS, type ScriptName } from './scripts.ts'
 
 const CALL_MS = 10_000
+/** A drain must not wait for a Redis that is down. */
+const LEAVE_MS = 1_000
 /** Added to the wait of a receive: one on a connection that went silent must not wait without end. */
 const READ_SLACK_MS = 10_000
 /** Lua puts at most 8,000 arguments on its stack. */
@@ -42,6 +44,7 @@ interface Run {
   readonly args: readonly Argument[]
   /** Streams besides the one of the group. */
   readonly others?: readonly string[]
+  readonly budgetMs?: number
 }
 
 class StreamCalls implements StreamApi {
@@ -158,7 +161,7 @@ class StreamCalls implements StreamApi {
     for (const reader of this.#readers.values()) reader.close()
     this.#readers.clear()
     const leaving = this.#settings.streams.map((stream) =>
-      this.#run(stream, { script: 'leave', args: [] }),
+      this.#run(stream, { script: 'leave', args: [], budgetMs: LEAVE_MS }),
     )
     await Promise.allSettled(leaving)
   }
@@ -183,7 +186,8 @@ class StreamCalls implements StreamApi {
     }
   }
 
-  async #run(stream: string, { script, args, others = [] }: Run): Promise<readonly unknown[]> {
+  async #run(stream: string, run: Run): Promise<readonly unknown[]> {
+    const { script, args, others = [], budgetMs } = run
     const { group, consumerName } = this.#settings
     const { sha, source } = SCRIPTS[script]
     const keys = [stream, parkedKey(stream, group), ...others]
@@ -193,7 +197,7 @@ class StreamCalls implements StreamApi {
       if (!textOf(error).includes('NOSCRIPT')) throw error
       return call('EVAL', source)
     })
-    const answer = await this.#bounded(script, calling)
+    const answer = await this.#bounded(script, calling, budgetMs)
     if (Array.isArray(answer)) return answer
     throw new Error(`${script} was answered with ${String(answer)}. ${ALONE}`)
   }
