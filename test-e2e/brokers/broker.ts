@@ -1,4 +1,4 @@
-import type { Consumption, Guard } from '@onceward/core'
+import type { Consumption, Destination, Guard } from '@onceward/core'
 import type { Server, ServiceName } from '@onceward/testing'
 import type { Benchmark } from '../../bench/runner/report.ts'
 import type { Scale } from '../../bench/runner/scale.ts'
@@ -49,6 +49,8 @@ export interface BrokerDefinition {
   failedStarts(): Promise<readonly FailedStart[]>
   /** Imports a consumer whose client answers from memory, and what its work may cost. */
   inMemory(): Promise<InMemoryBroker>
+  /** Imports the queue as a destination of the outbox. Left out: the adapter has none. */
+  readonly destination?: (() => Promise<(source: never) => Promise<Destination>>) | undefined
   /** The adapter's `consume…` function, loaded when it is asked for. */
   consume(): Promise<Consume>
 }

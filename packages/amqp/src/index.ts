@@ -6,6 +6,7 @@ export type {
   WrappedConsumption,
 } from '@onceward/core'
 export type { AmqpChannel, AmqpConfirmChannel, AmqpConnection } from './client.ts'
+export { type AmqpDestinationOptions, amqpDestination } from './clients/destination.ts'
 export { consumeAmqp } from './consume.ts'
 export { amqpMessage, fromAmqpMessage } from './delivery.ts'
 export {

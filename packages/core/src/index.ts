@@ -24,7 +24,6 @@ export type { WrappedConsumption } from './adapter/wrap.ts'
 // What a user gives it.
 export type {
   AfterCommitInfo,
-  ApproximateGuardOptions,
   BatchHandler,
   CommonOptions,
   GuardOptions,
@@ -39,6 +38,7 @@ export type {
   WholePayload,
 } from './options/options.ts'
 export type { Logger } from './model/logger.ts'
+export type { Confirmation, Destination, OutgoingMessage } from './model/destination.ts'
 export type { Outbox, OutboxMessage } from './model/outbox.ts'
 
 // Identity.
@@ -95,4 +95,4 @@ export type { EpochMs, Json } from './model/brands.ts'
 
 // What a store is, for functions that take one.
 export type { Inbox } from './model/inbox.ts'
-export type { ApproximateDedup, LeaseStore } from './model/lease-store.ts'
+export type { LeaseStore } from './model/lease-store.ts'

@@ -90,7 +90,7 @@ export function createPublisher(producer: Pick<Producer, 'send'>, topic: string)
  * kafkajs drops a record whose partition the topic does not have, and answers as if it were stored: a list without an
  * entry. Only a partitioner can name such a partition.
  */
-function refuseUnsent(topic: string, answer: unknown): void {
+export function refuseUnsent(topic: string, answer: unknown): void {
   if (!Array.isArray(answer) || answer.length > 0) return
   throw new Error(
     `kafkajs sent nothing to '${topic}': the partitioner of its producer named a partition that the topic does not ` +

@@ -6,6 +6,11 @@ export type {
   WrappedConsumption,
 } from '@onceward/core'
 export type { KafkaClient, KafkaConsumer } from './client.ts'
+export {
+  type KafkaDestinationOptions,
+  type KafkaProducer,
+  kafkaDestination,
+} from './clients/destination.ts'
 export { consumeKafka } from './consume.ts'
 export { fromKafkaMessage, type KafkaRecord, kafkaMessage } from './delivery.ts'
 export {

@@ -6,6 +6,7 @@ export type {
   WrappedConsumption,
 } from '@onceward/core'
 export type { SqsClient } from './client.ts'
+export { type SqsDestinationOptions, sqsDestination } from './clients/destination.ts'
 export { consumeSqs } from './consume.ts'
 export { fromSqsMessage, sqsMessage } from './delivery.ts'
 export {

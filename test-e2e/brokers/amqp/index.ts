@@ -64,6 +64,7 @@ export const amqp: BrokerDefinition = {
     start: async () => (await import('./samples.ts')).startSamples(),
   },
   consumer: () => import('./consume.ts'),
+  destination: async () => (await import('./destination.ts')).destinationOf,
   demo: async () => (await import('./demo.ts')).amqpDemo,
   benchmark: async () => (await import('../../../bench/scenarios/amqp.ts')).amqpBenchmark,
   docs: async () => (await import('./docs.ts')).amqpDocs,

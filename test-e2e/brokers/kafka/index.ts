@@ -48,6 +48,7 @@ export const kafka: BrokerDefinition = {
     start: async () => (await import('./samples.ts')).startSamples(),
   },
   consumer: () => import('./consume.ts'),
+  destination: async () => (await import('./destination.ts')).destinationOf,
   demo: async () => (await import('./demo.ts')).kafkaDemo,
   benchmark: async () => (await import('../../../bench/scenarios/kafka.ts')).kafkaBenchmark,
   docs: async () => (await import('./docs.ts')).kafkaDocs,

@@ -47,6 +47,7 @@ export const sqs: BrokerDefinition = {
     start: async () => (await import('./samples.ts')).startSamples(),
   },
   consumer: () => import('./consume.ts'),
+  destination: async () => (await import('./destination.ts')).destinationOf,
   demo: async () => (await import('./demo.ts')).sqsDemo,
   benchmark: async () => (await import('../../../bench/scenarios/sqs.ts')).sqsBenchmark,
   docs: async () => (await import('./docs.ts')).sqsDocs,

@@ -44,6 +44,8 @@ export {
   registerEnvelopeReader,
   registerMessageTraits,
 } from '../support/adapter-registry.ts'
+export { consoleLogger } from '../support/default-logger.ts'
+export { outgoingHeaders } from '../support/outgoing-headers.ts'
 export { isConnectionString, shown } from '../support/shown.ts'
 export {
   type ClientRule,

@@ -1,5 +1,6 @@
 export { REQUEST_HEADERS } from '../request/stored-request.ts'
 export { cloudEventId } from './cloud-event.ts'
+export { type WebhookDestinationOptions, webhookDestination } from './destination.ts'
 export {
   githubSignature,
   type Secrets,

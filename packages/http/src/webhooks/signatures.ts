@@ -117,13 +117,7 @@ export function githubSignature(secrets: Secrets): WebhookVerifier {
  * @see https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
  */
 export function standardWebhook(secrets: Secrets, options: SignatureOptions = {}): WebhookVerifier {
-  const keys = keysOf('standardWebhook', secrets, (secret) => {
-    const base64 = secret.replace(/^whsec_/, '')
-    const key = Buffer.from(base64, 'base64')
-    const isBase64 = /^[A-Za-z0-9+/]+={0,2}$/.test(base64) && key.byteLength >= 16
-    if (!isBase64) throw new ConfigurationError(NOT_BASE64)
-    return key
-  })
+  const keys = keysOf('standardWebhook', secrets, decodedKey)
   const toleranceMs = toleranceOf('standardWebhook', options)
   return ({ bytes, headers }, nowMs) => {
     const id = headers.get('webhook-id') ?? ''
@@ -137,6 +131,20 @@ export function standardWebhook(secrets: Secrets, options: SignatureOptions = {}
     if (!isSigned(keys, [`${id}.${timestamp}.`, bytes], given)) return REFUSED
     return { kind: 'verified', eventId: id }
   }
+}
+
+/** The key of one secret of Standard Webhooks. */
+export function standardKey(caller: string, secret: string): Buffer {
+  const [key] = keysOf(caller, secret, decodedKey)
+  return key as Buffer
+}
+
+function decodedKey(secret: string): Buffer {
+  const base64 = secret.replace(/^whsec_/, '')
+  const key = Buffer.from(base64, 'base64')
+  const isBase64 = /^[A-Za-z0-9+/]+={0,2}$/.test(base64) && key.byteLength >= 16
+  if (!isBase64) throw new ConfigurationError(NOT_BASE64)
+  return key
 }
 
 const API_KEY =

@@ -30,6 +30,7 @@ import {
 } from '../errors.ts'
 import { fail, failStatement, verdictAnswers } from '../inbox/verdicts.ts'
 import { commitTexts, isOwnFailure } from './commit-sql.ts'
+import { wakeRelays } from './outbox-wake.ts'
 import { retractText } from './retract-sql.ts'
 import { timeLimitError } from './time-limits.ts'
 
@@ -119,7 +120,7 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
     const texts = commitTexts(commit, { schema, settings, hasChangedSettings, budgetMs })
     this.#isOver = true
     return this.#sendCommit(texts).then(
-      (answer) => this.#committed(answer),
+      (answer) => this.#committed(answer, commit),
       (failure: unknown) => this.#commitFailed(failure, texts),
     )
   }
@@ -161,7 +162,7 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
     }
   }
 
-  #committed(answer: SendAnswer | typeof LATE): CommitAnswer {
+  #committed(answer: SendAnswer | typeof LATE, { sends }: Commit): CommitAnswer {
     const held = this.#held
     if (answer === LATE) {
       held.destroy()
@@ -172,6 +173,7 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
     if (answer.command === 'ROLLBACK') {
       return { kind: 'rolled-back', error: new RetryableError(SWALLOWED_STATEMENT) }
     }
+    if (sends !== undefined) wakeRelays()
     if (!unreplicated) return { kind: 'committed' }
     return { kind: 'not-replicated', error: new CommitUnknownError(UNREPLICATED) }
   }

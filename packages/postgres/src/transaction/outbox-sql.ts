@@ -34,6 +34,9 @@ export function slotsOf(messages: readonly CollectedMessage[]): readonly number[
   return [...slots].toSorted((a, b) => a - b)
 }
 
+/** The class of the advisory locks of one schema. Slots are its objects; relays use −1. */
+export const lockGroup = (schema: string): number => hash32('onceward.outbox', schema)
+
 /**
  * Locks the slots until the end of the transaction: of two writers of one key, the one that draws the later positions
  * commits later. Undefined: there is nothing to lock.
@@ -46,9 +49,8 @@ export function lockText(
 ): string | undefined {
   const slots = slotsOf(messages)
   if (slots.length === 0) return undefined
-  const group = hash32('onceward.outbox', schema)
   // The function is called row by row, in the order of the array. Prisma cannot read a `void`.
-  return `select pg_catalog.pg_advisory_xact_lock(${group}, slot)::pg_catalog.text from pg_catalog.unnest('{${slots.join()}}'::pg_catalog.int4[]) slot`
+  return `select pg_catalog.pg_advisory_xact_lock(${lockGroup(schema)}, slot)::pg_catalog.text from pg_catalog.unnest('{${slots.join()}}'::pg_catalog.int4[]) slot`
 }
 
 const COLUMNS = 'bucket, state, message_id, destination, key, envelope, payload, due_at'

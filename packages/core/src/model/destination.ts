@@ -1,0 +1,47 @@
+/** A message of the outbox on its way to its destination. */
+export interface OutgoingMessage {
+  /** Receivers recognize copies by it. */
+  readonly id: string
+  /** Messages of one key keep their order. */
+  readonly key?: string | undefined
+  /** The CloudEvents source: the consumer whose handler has sent it. */
+  readonly source: string
+  /** The CloudEvents type. */
+  readonly type: string
+  readonly contentType: string
+  /** Those that the handler gave. */
+  readonly headers: Readonly<Record<string, string>>
+  readonly payload: Uint8Array
+}
+
+/**
+ * What a destination says of one message: `undefined` if its broker has confirmed it. `refused`: the broker has decided
+ * against this message, which counts an attempt. `unknown`: the broker may or may not have it, as after a timeout.
+ */
+export type Confirmation =
+  | { readonly refused: unknown; readonly unknown?: undefined }
+  | { readonly unknown: unknown; readonly refused?: undefined }
+  | undefined
+
+/** Where a relay publishes messages, made by the adapter of a broker. */
+export interface Destination {
+  /** Most messages of one call. */
+  readonly batch: number
+  /**
+   * The messages of one call may share a key: they leave in order, and none of them behind one that failed. Left out: a
+   * call has at most one message of each key.
+   */
+  readonly keepsOrder?: boolean | undefined
+  /**
+   * Publishes messages and waits for the broker. Answers for each message, in order. A rejection means that the
+   * destination is down: nothing is known about any of them, and they are published again.
+   *
+   * @param signal - Aborted when nobody waits for the answer any more.
+   */
+  publish(
+    messages: readonly OutgoingMessage[],
+    signal: AbortSignal,
+  ): Promise<readonly Confirmation[]>
+  /** Ends what the destination itself has opened. */
+  close?(): Promise<void>
+}

@@ -1,0 +1,102 @@
+import { ConfigurationError, type Destination, type Logger } from '@onceward/core'
+import {
+  consoleLogger,
+  hasMethod,
+  type KnownNames,
+  refuseUnknownNames,
+  shown,
+} from '@onceward/core/adapter'
+import { type Runtime, systemRuntime } from '@onceward/core/ports'
+import type { PoolLike } from '../client.ts'
+
+/** Options of `startRelay`. */
+export interface RelayOptions {
+  /** Of the database. The relay makes a pool of its own, which needs pg. Give this or `pool`. */
+  readonly connectionString?: string | undefined
+  /** A pool of pg. The relay uses one connection for each destination and one besides. */
+  readonly pool?: PoolLike | undefined
+  /** Where messages go, by the name that `outbox.send({ to })` uses. Other messages stay. */
+  readonly destinations: Readonly<Record<string, Destination>>
+  /** Aborted means drain. */
+  readonly signal?: AbortSignal | undefined
+  /** Schema of the tables. @defaultValue `onceward` */
+  readonly schema?: string | undefined
+  /** Calls in which a destination refuses a message, before it is a dead letter. @defaultValue 10 */
+  readonly attempts?: number | undefined
+  /** Calls of one destination at the same time. @defaultValue 8 */
+  readonly concurrency?: number | undefined
+  /** Longest wait for the confirmation of a broker, ms. @defaultValue 30000 */
+  readonly callMs?: number | undefined
+  /** How long a relay that is gone keeps its messages from the others, ms. @defaultValue 10000 */
+  readonly leaseMs?: number | undefined
+  /** Longest wait for calls that run when the relay drains, ms. @defaultValue 5000 */
+  readonly drainMs?: number | undefined
+  /** A pino instance or `console`. @defaultValue as that of guards */
+  readonly logger?: Logger | undefined
+  /** Time, randomness and ids, for simulations. @defaultValue `systemRuntime` */
+  readonly runtime?: Runtime | undefined
+}
+
+const NAMES: KnownNames<RelayOptions> = {
+  ...{ connectionString: true, pool: true, destinations: true, signal: true, schema: true },
+  ...{ attempts: true, concurrency: true, callMs: true, leaseMs: true, drainMs: true },
+  ...{ logger: true, runtime: true },
+}
+
+/** After defaults. */
+export interface RelaySettings {
+  readonly destinations: ReadonlyMap<string, Destination>
+  readonly attempts: number
+  readonly concurrency: number
+  readonly callMs: number
+  readonly leaseMs: number
+  readonly drainMs: number
+  readonly logger: Logger
+  readonly runtime: Runtime
+}
+
+const RANGES = {
+  attempts: [1, 1_000],
+  concurrency: [1, 1_000],
+  callMs: [100, 600_000],
+  leaseMs: [1_000, 600_000],
+  drainMs: [0, 600_000],
+} as const
+
+/** @throws {@link ConfigurationError} */
+export function relaySettings(options: RelayOptions): RelaySettings {
+  refuseUnknownNames('startRelay', options, NAMES)
+  const { connectionString, destinations, pool } = options
+  if ((connectionString === undefined) === (pool === undefined)) {
+    throw new ConfigurationError('startRelay expects either `connectionString` or `pool`.')
+  }
+  const numbers = { attempts: 10, concurrency: 8, callMs: 30_000, leaseMs: 10_000, drainMs: 5_000 }
+  for (const [name, [least, most]] of Object.entries(RANGES) as [
+    keyof typeof RANGES,
+    readonly [number, number],
+  ][]) {
+    const value = options[name]
+    if (value === undefined) continue
+    if (!Number.isInteger(value) || value < least || value > most) {
+      throw new ConfigurationError(
+        `Expected \`${name}\` of startRelay to be an integer from ${least} to ${most}, got \`${shown(String(value))}\`.`,
+      )
+    }
+    numbers[name] = value
+  }
+  const runtime = options.runtime ?? systemRuntime
+  const logger = options.logger ?? consoleLogger(runtime)
+  return { ...numbers, destinations: checked(destinations), logger, runtime }
+}
+
+function checked(destinations: unknown): ReadonlyMap<string, Destination> {
+  const all = Object.entries(Object(destinations) as Record<string, unknown>)
+  if (all.length === 0) {
+    throw new ConfigurationError('startRelay expects at least one of `destinations`.')
+  }
+  const wrong = all.find(([, destination]) => !hasMethod(destination, 'publish'))
+  if (wrong === undefined) return new Map(all as [string, Destination][])
+  throw new ConfigurationError(
+    `Expected \`destinations.${shown(wrong[0])}\` of startRelay to be made by a function such as \`kafkaDestination(producer, { topic })\`.`,
+  )
+}

@@ -1,0 +1,138 @@
+import { randomUUID } from 'node:crypto'
+import type { OutgoingMessage } from '@onceward/core'
+import { inTransaction, type PoolLike } from '../client.ts'
+import { checkSchema } from '../inbox/schema-version.ts'
+import { BUCKETS } from '../transaction/outbox-sql.ts'
+import { type RelayStatements, relayStatements } from './relay-sql.ts'
+
+/** A message in the table, as a relay has read it. */
+export interface StoredMessage extends OutgoingMessage {
+  readonly position: string
+  /** Destination and key are the same for messages that keep their order. Undefined: none. */
+  readonly lane: string | undefined
+  readonly attempt: number
+}
+
+/** The tables of one relay. Every method is a short transaction. */
+export class RelayStore {
+  readonly #pool: PoolLike
+  readonly #schema: string
+  readonly #sql: RelayStatements
+  readonly #relay = randomUUID()
+  /** The row by which other relays see this one, although it has no bucket yet. */
+  readonly #presence = -1 - Math.floor(Math.random() * 30_000)
+
+  constructor(pool: PoolLike, schema: string) {
+    this.#pool = pool
+    this.#schema = schema
+    this.#sql = relayStatements(schema)
+  }
+
+  async check(): Promise<void> {
+    const text = `select max(version) as version, (array_agg(readable_from order by version desc))[1] as readable_from from ${this.#schema}.migrations`
+    await inTransaction(this.#pool, async (client) => {
+      await checkSchema(this.#schema, async () => {
+        const { rowCount, rows } = await client.query(text)
+        return { rows, rowCount: rowCount ?? 0 }
+      })
+    })
+  }
+
+  /** Renews what this relay has and takes its share of the rest. Answers its buckets. */
+  lease(leaseMs: number): Promise<readonly number[]> {
+    return inTransaction(this.#pool, async (client) => {
+      const { giveLeases, lockLeases, readLeases, takeLeases } = this.#sql
+      await client.query(lockLeases)
+      const { rows } = await client.query(readLeases)
+      const live = rows.map(({ bucket, relay }) => ({ bucket: Number(bucket), relay }))
+      const relays = new Set([...live.map(({ relay }) => relay), this.#relay])
+      const most = Math.ceil(BUCKETS / relays.size)
+      const owners = new Map(live.map(({ bucket, relay }) => [bucket, relay]))
+      const all = Array.from({ length: BUCKETS }, (_, bucket) => bucket)
+      const mine = all.filter((bucket) => owners.get(bucket) === this.#relay).slice(0, most)
+      const free = all.filter((bucket) => !owners.has(bucket)).slice(0, most - mine.length)
+      const buckets = [...mine, ...free]
+      const kept = arrayOf([...buckets, this.#presence])
+      await client.query(takeLeases, [this.#relay, kept, String(leaseMs)])
+      await client.query(giveLeases, [this.#relay, kept])
+      return buckets
+    })
+  }
+
+  /** So that another relay need not wait for the end of the leases. */
+  async giveBack(): Promise<void> {
+    const { giveLeases, lockLeases } = this.#sql
+    await inTransaction(this.#pool, async (client) => {
+      await client.query(lockLeases)
+      await client.query(giveLeases, [this.#relay, '{}'])
+    })
+  }
+
+  /** What may leave now, in order. */
+  read(destination: string, buckets: readonly number[]): Promise<readonly StoredMessage[]> {
+    const values = [destination, arrayOf(buckets)]
+    return inTransaction(this.#pool, async (client) => {
+      await client.query(this.#sql.hold, values)
+      const { rows } = await client.query(this.#sql.read, values)
+      return rows.map((row) => toMessage(destination, row))
+    })
+  }
+
+  async free(destination: string, buckets: readonly number[]): Promise<void> {
+    const values = [destination, arrayOf(buckets)]
+    await inTransaction(this.#pool, (client) => client.query(this.#sql.free, values))
+  }
+
+  async remove(messages: readonly StoredMessage[]): Promise<void> {
+    const positions = `{${messages.map(({ position }) => position).join()}}`
+    await inTransaction(this.#pool, (client) => client.query(this.#sql.remove, [positions]))
+  }
+
+  /** Answers whether the message is dead now. */
+  async fail(
+    { position }: StoredMessage,
+    { attempts, delayMs, error }: { attempts: number; delayMs: number; error: string },
+  ): Promise<boolean> {
+    const values = [position, String(attempts), String(delayMs), error]
+    const answer = await inTransaction(this.#pool, (client) => client.query(this.#sql.fail, values))
+    return answer.rows[0]?.['state'] === 'x'
+  }
+
+  /** How many keys of the destination wait because a message was refused, and why one of them does. */
+  async waiting(
+    destination: string,
+    buckets: readonly number[],
+  ): Promise<{ readonly keys: number; readonly error: string }> {
+    const values = [destination, arrayOf(buckets)]
+    const { rows } = await inTransaction(this.#pool, (client) =>
+      client.query(this.#sql.waiting, values),
+    )
+    return { keys: Number(rows[0]?.['keys'] ?? 0), error: String(rows[0]?.['error'] ?? '') }
+  }
+}
+
+const arrayOf = (numbers: readonly number[]): string => `{${numbers.join()}}`
+
+interface Envelope {
+  readonly source: string
+  readonly type: string
+  readonly headers: Readonly<Record<string, string>>
+  readonly isJson: boolean
+}
+
+function toMessage(destination: string, row: Readonly<Record<string, unknown>>): StoredMessage {
+  const bytesOf = (name: string): Buffer => Buffer.from(String(row[name]), 'hex')
+  const envelope = JSON.parse(bytesOf('envelope').toString()) as Envelope
+  const { headers, isJson, source, type } = envelope
+  const key = row['key'] === null ? undefined : bytesOf('key').toString()
+  return {
+    ...{
+      id: String(row['id']),
+      position: String(row['position']),
+      attempt: Number(row['attempt']),
+    },
+    ...{ key, source, type, headers, payload: bytesOf('payload') },
+    lane: key === undefined ? undefined : `${destination} ${key}`,
+    contentType: isJson ? 'application/json' : 'application/octet-stream',
+  }
+}

@@ -1,0 +1,222 @@
+import type { Confirmation, Destination, OutboxMessage, OutgoingMessage } from '@onceward/core'
+import { database, until } from '@onceward/testing'
+import { silent } from '@onceward/testing/conformance'
+import pg from 'pg'
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
+import { migrate } from '../operators/migrate.ts'
+import { wakeRelays } from '../transaction/outbox-wake.ts'
+import type { RelayOptions } from './options.ts'
+import { startRelay } from './relay.ts'
+import { RelayStore } from './relay-store.ts'
+import { sendWith } from './send-with.ts'
+
+let pool: pg.Pool
+const relays: { drain(): Promise<void> }[] = []
+
+beforeAll(async () => {
+  pool = new pg.Pool({ connectionString: (await database()).url, max: 10 })
+  await migrate(pool)
+})
+afterAll(() => pool.end())
+afterEach(async () => {
+  await Promise.all(relays.splice(0).map((relay) => relay.drain()))
+  await pool.query('delete from onceward.outbox_messages; delete from onceward.outbox_leases')
+})
+
+async function relay(destinations: RelayOptions['destinations'], over: Partial<RelayOptions> = {}) {
+  const started = await startRelay({ pool, destinations, logger: silent, ...over })
+  relays.push(started)
+  return started
+}
+
+async function send(...messages: readonly OutboxMessage[]): Promise<void> {
+  const client = await pool.connect()
+  await client.query('begin')
+  await sendWith(client, messages, { source: 'test' })
+  await client.query('commit')
+  client.release()
+}
+
+const text = ({ payload }: OutgoingMessage): string => Buffer.from(payload).toString()
+
+/** A destination that answers what it is told to, and remembers what it confirmed. */
+function recording(
+  answer: (message: OutgoingMessage) => Confirmation | Promise<Confirmation> = () => undefined,
+  batch = 10,
+): {
+  readonly destination: Destination
+  readonly got: OutgoingMessage[]
+  readonly calls: number[]
+} {
+  const got: OutgoingMessage[] = []
+  const calls: number[] = []
+  const publish: Destination['publish'] = async (messages) => {
+    calls.push(messages.length)
+    const answers: Confirmation[] = []
+    for (const message of messages) {
+      const one = await answer(message)
+      if (one === undefined) got.push(message)
+      answers.push(one)
+    }
+    return answers
+  }
+  return { got, calls, destination: { batch, publish } }
+}
+
+const left = async (where = 'true'): Promise<number> => {
+  const { rows } = await pool.query(
+    `select count(*)::int as n from onceward.outbox_messages where ${where}`,
+  )
+  return rows[0].n
+}
+
+test('a message is published as it was sent, and deleted after it was confirmed', async () => {
+  const { destination, got } = recording()
+  const started = await relay({ a: destination })
+  await send({ to: 'a', key: 'k ü', payload: { n: 1 }, headers: { h: 'ü' }, type: 't', id: 'm-1' })
+  await send({ to: 'a', payload: Uint8Array.of(0, 255) }, { to: 'nowhere', payload: 1 })
+  await until(async () => (await left()) === 1)
+  expect(got.toSorted((one) => (one.key === undefined ? 1 : -1))).toMatchObject([
+    {
+      ...{ id: 'm-1', key: 'k ü', source: 'test', type: 't', headers: { h: 'ü' } },
+      ...{ contentType: 'application/json', payload: Buffer.from('{"n":1}') },
+    },
+    { contentType: 'application/octet-stream', payload: Buffer.from([0, 255]) },
+  ])
+  expect(started.health()).toMatchObject({ state: 'running', settleFailures: 0 })
+  await started.drain()
+  await started.stopped
+  expect(started.health().state).toBe('stopped')
+})
+
+test('two relays share the work, and each key keeps its order', async () => {
+  const perKey = new Map<string, string[]>()
+  const by = [0, 0]
+  const at = (index: number): Destination => ({
+    batch: 7,
+    publish: async (messages) => {
+      by[index] = (by[index] ?? 0) + messages.length
+      expect(new Set(messages.map(({ key }) => key)).size).toBe(messages.length)
+      for (const message of messages) {
+        const key = message.key ?? ''
+        perKey.set(key, [...(perKey.get(key) ?? []), text(message)])
+      }
+      return messages.map(() => undefined)
+    },
+  })
+  const lease = { leaseMs: 1_000 }
+  await relay({ a: at(0) }, lease)
+  await relay({ a: at(1) }, lease)
+  await until(async () => {
+    const { rows } = await pool.query(
+      'select count(distinct relay)::int as n from onceward.outbox_leases where bucket >= 0',
+    )
+    return rows[0].n === 2
+  })
+  const keys = Array.from({ length: 40 }, (_, n) => `key-${n}`)
+  for (let n = 0; n < 20; n += 1) {
+    await send(...keys.map((key) => ({ to: 'a', key, payload: n })))
+  }
+  await until(async () => (await left()) === 0)
+  const inOrder = Array.from({ length: 20 }, (_, n) => String(n))
+  for (const key of keys) expect(perKey.get(key)).toEqual(inOrder)
+  expect(by[0]).toBeGreaterThan(0)
+  expect(by[1]).toBeGreaterThan(0)
+})
+
+test('a refused message holds its key alone, and leaves in order when it is taken', async () => {
+  let isRefusing = true
+  const { destination, got } = recording((message) =>
+    isRefusing && text(message) === '1' ? { refused: new Error('too large') } : undefined,
+  )
+  const started = await relay({ a: destination })
+  await send(...[1, 2, 3].map((payload) => ({ to: 'a', key: 'held', payload })), {
+    to: 'a',
+    key: 'free',
+    payload: 4,
+  })
+  await until(() => got.length === 1 && started.health().reason !== undefined)
+  expect(started.health().reason).toContain('refused: too large')
+  await send({ to: 'a', key: 'held', payload: 5 }, { to: 'a', key: 'free', payload: 6 })
+  await until(() => got.length === 2)
+  isRefusing = false
+  await until(async () => (await left()) === 0)
+  expect(got.filter(({ key }) => key === 'held').map(text)).toEqual(['1', '2', '3', '5'])
+})
+
+test('a message that is refused too often is a dead letter, and its key goes on', async () => {
+  const { destination, got } = recording((message) =>
+    text(message) === '1' ? { refused: new Error('no') } : undefined,
+  )
+  await relay({ a: destination }, { attempts: 2 })
+  await send(...[1, 2].map((payload) => ({ to: 'a', key: 'k', payload })))
+  await until(() => got.length === 1, { deadlineMs: 30_000 })
+  expect(got.map(text)).toEqual(['2'])
+  expect(await left("state = 'x' and attempt = 2 and error = 'no'")).toBe(1)
+})
+
+test('a destination that hangs or is down keeps no other from its messages, and loses nothing', async () => {
+  let isHanging = true
+  const hanging = recording(() => (isHanging ? new Promise(() => undefined) : undefined))
+  const { destination, got } = recording()
+  const started = await relay({ hangs: hanging.destination, a: destination }, { callMs: 200 })
+  await send({ to: 'hangs', key: 'k', payload: 1 }, { to: 'a', payload: 2 })
+  await until(() => got.length === 1 && started.health().outages !== undefined)
+  expect(started.health().outages).toEqual([
+    { dependency: 'broker', reason: expect.stringMatching(/^hangs: .*no answer within 200 ms/) },
+  ])
+  isHanging = false
+  await until(async () => (await left()) === 0, { deadlineMs: 30_000 })
+  expect(hanging.got.map(text)).toEqual(['1'])
+  expect(started.health().outages).toBeUndefined()
+})
+
+test('a delayed message leaves when it is due, and a commit in the process wakes the relay', async () => {
+  const { destination, got } = recording()
+  await relay({ a: destination })
+  await send({ to: 'a', payload: 'late', delayMs: 1_200 }, { to: 'a', payload: 'now' })
+  wakeRelays()
+  await until(() => got.length === 1)
+  expect(got.map(text)).toEqual(['"now"'])
+  await until(() => got.length === 2)
+  expect(await until(async () => (await left()) === 0)).toBe(true)
+})
+
+test('the messages of a relay that is gone without a word leave through another one', async () => {
+  const gone = new RelayStore(pool, '"onceward"')
+  expect(await gone.lease(1_500)).toHaveLength(64)
+  const { destination, got } = recording()
+  await relay({ a: destination }, { leaseMs: 1_000 })
+  await send({ to: 'a', payload: 1 })
+  await until(() => got.length === 1)
+})
+
+test('a drain waits for what is being published, and gives its buckets back', async () => {
+  const gate = Promise.withResolvers<void>()
+  const { calls, destination, got } = recording(() => gate.promise.then(() => undefined))
+  const started = await relay({ a: destination })
+  await send({ to: 'a', payload: 1 })
+  await until(() => calls.length === 1)
+  const drained = started.drain()
+  expect(started.health().state).toBe('draining')
+  gate.resolve()
+  await drained
+  expect(got).toHaveLength(1)
+  expect(await left()).toBe(0)
+  const { rows } = await pool.query('select from onceward.outbox_leases')
+  expect(rows).toEqual([])
+})
+
+test.each([
+  ['no destination', { destinations: {} }],
+  ['what is no destination', { destinations: { a: {} } }],
+  ['no database', { pool: undefined }],
+  ['an option that it does not know', { atempts: 1 }],
+  ['a number out of range', { attempts: 0 }],
+  ['tables that are not there', { schema: 'nowhere' }],
+])('refuses %s', async (_what, over) => {
+  const options = { pool, destinations: { a: recording().destination }, ...over }
+  await expect(startRelay(options as unknown as RelayOptions)).rejects.toMatchObject({
+    code: 'ONCEWARD_CONFIGURATION',
+  })
+})

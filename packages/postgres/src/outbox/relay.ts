@@ -1,0 +1,194 @@
+import type { Consumption, Health } from '@onceward/core'
+import { endsWithin } from '@onceward/core/adapter'
+import type { PoolLike } from '../client.ts'
+import { quotedSchema } from '../statements/schema-name.ts'
+import { onSent } from '../transaction/outbox-wake.ts'
+import { DestinationLoop } from './destination-loop.ts'
+import { type RelayOptions, type RelaySettings, relaySettings } from './options.ts'
+import { RelayStore } from './relay-store.ts'
+
+/** Part of a lease after which it is renewed. */
+const RENEWALS = 3
+/** After a failed renewal, ms. */
+const RETRY_MS = 500
+
+/**
+ * Publishes the messages that handlers have sent, in any number of processes: relays share the work. A message is deleted
+ * after its broker has confirmed it, so a relay that dies publishes again, and guards behind it drop the copy. A message
+ * that its destination refuses holds the later ones of its key, and becomes a dead letter after `attempts`.
+ *
+ * Resolves when the tables were checked.
+ *
+ * @throws {@link ConfigurationError} if the options or the tables do not fit.
+ * @throws {@link StoreUnavailableError} if PostgreSQL cannot be reached.
+ *
+ * @example
+ * ```ts
+ * import { startRelay } from '@onceward/postgres/outbox'
+ *
+ * const relay = await startRelay({
+ *   pool,
+ *   destinations: {
+ *     log: {
+ *       batch: 100,
+ *       publish: async (messages) => messages.map(({ id }) => void console.log(id)),
+ *     },
+ *   },
+ * })
+ * await relay.drain()
+ * ```
+ */
+export async function startRelay(options: RelayOptions): Promise<Consumption> {
+  const settings = relaySettings(options)
+  const { close, pool } = await poolOf(options, settings)
+  const relay = new RunningRelay(settings, {
+    store: new RelayStore(pool, quotedSchema(options.schema)),
+    signal: options.signal,
+    close,
+  })
+  try {
+    await relay.start()
+  } catch (error) {
+    await close()
+    throw error
+  }
+  return relay
+}
+
+interface OwnPool {
+  readonly pool: PoolLike
+  readonly close: () => Promise<void>
+}
+
+async function poolOf(
+  { connectionString, pool }: RelayOptions,
+  { destinations, logger }: RelaySettings,
+): Promise<OwnPool> {
+  if (pool !== undefined) return { pool, close: () => Promise.resolve() }
+  // Only here, because other clients need no pg.
+  const { default: pg } = await import('pg')
+  const max = destinations.size + 1
+  const own = new pg.Pool({ connectionString, max, application_name: 'onceward relay' })
+  own.on('error', ({ message }) => logger.debug({ message }, 'PostgreSQL ended an idle connection'))
+  return { pool: own, close: () => own.end() }
+}
+
+interface RelayParts {
+  readonly store: RelayStore
+  readonly signal: AbortSignal | undefined
+  readonly close: () => Promise<void>
+}
+
+class RunningRelay implements Consumption {
+  readonly stopped: Promise<void>
+  readonly #settings: RelaySettings
+  readonly #parts: RelayParts
+  readonly #end = Promise.withResolvers<void>()
+  readonly #loops: readonly DestinationLoop[]
+  #phase: Health['state'] = 'running'
+  #drained: Promise<void> | undefined
+  #buckets: readonly number[] = []
+  /** On the monotonic clock, counted from before the statement, so it ends no later than the database says. */
+  #leasedUntilMs = 0
+  #storeError: unknown
+  #stopRenewing: (() => void) | undefined
+  #renewing: Promise<void> = Promise.resolve()
+  #stopWaking: (() => void) | undefined
+
+  constructor(settings: RelaySettings, parts: RelayParts) {
+    this.stopped = this.#end.promise
+    this.#settings = settings
+    this.#parts = parts
+    const lease = {
+      buckets: () => (this.#isLeased() ? this.#buckets : []),
+      mayGoOn: () => this.#phase === 'running' && this.#isLeased(),
+    }
+    this.#loops = [...settings.destinations].map(
+      ([name, destination]) =>
+        new DestinationLoop({ name, destination, settings, store: parts.store, lease }),
+    )
+  }
+
+  async start(): Promise<void> {
+    const { signal, store } = this.#parts
+    await store.check()
+    await this.#renew()
+    this.#stopWaking = onSent(() => {
+      for (const loop of this.#loops) loop.wake()
+    })
+    for (const loop of this.#loops) loop.start()
+    if (signal?.aborted === true) void this.drain()
+    else signal?.addEventListener('abort', () => void this.drain(), { once: true })
+  }
+
+  #isLeased(): boolean {
+    return this.#settings.runtime.monotonic() < this.#leasedUntilMs
+  }
+
+  async #renew(): Promise<void> {
+    const { leaseMs, logger, runtime } = this.#settings
+    const askedAtMs = runtime.monotonic()
+    let nextMs = leaseMs / RENEWALS
+    try {
+      this.#buckets = await this.#parts.store.lease(leaseMs)
+      this.#leasedUntilMs = askedAtMs + leaseMs
+      this.#storeError = undefined
+    } catch (error) {
+      if (this.#storeError === undefined)
+        logger.warn({ err: error }, 'the relay cannot renew its lease and tries again')
+      this.#storeError = error
+      nextMs = RETRY_MS
+    }
+    if (this.#phase !== 'running') return
+    this.#stopRenewing = runtime.setTimer(() => {
+      this.#renewing = this.#renew()
+    }, nextMs)
+  }
+
+  health(): Health {
+    const outages = this.#loops.flatMap((loop) => loop.outage() ?? [])
+    const notices = this.#loops.flatMap((loop) => loop.notice() ?? [])
+    const isDown = this.#storeError !== undefined
+    const reasons = isDown ? ['PostgreSQL does not answer', ...notices] : notices
+    const progress = this.#loops.flatMap((loop) => loop.lastProgressAt ?? [])
+    const [first, ...others] = progress
+    const lastProgressAt = others.reduce((a, b) => (a && a > b ? a : b), first)
+    const state = this.#phase !== 'running' ? this.#phase : isDown ? 'paused' : 'running'
+    return {
+      state,
+      inFlight: this.#loops.reduce((sum, { inFlight }) => sum + inFlight, 0),
+      settleFailures: this.#loops.reduce((sum, { refused }) => sum + refused, 0),
+      ...(outages.length > 0 && { outages }),
+      ...(lastProgressAt !== undefined && { lastProgressAt }),
+      ...(reasons.length > 0 && { reason: reasons.join('; ') }),
+    }
+  }
+
+  drain(): Promise<void> {
+    this.#drained ??= this.#drain()
+    return this.#drained
+  }
+
+  async #drain(): Promise<void> {
+    const { destinations, drainMs, logger, runtime } = this.#settings
+    this.#phase = 'draining'
+    this.#stopWaking?.()
+    this.#stopRenewing?.()
+    const ended = Promise.all([this.#renewing, ...this.#loops.map((loop) => loop.stop())])
+    await endsWithin(runtime, ended, drainMs)
+    const ending = Promise.all([
+      this.#parts.store.giveBack(),
+      ...[...destinations.values()].map((destination) => destination.close?.()),
+    ]).then(this.#parts.close, (error: unknown) => {
+      logger.warn({ err: error }, 'the relay has not ended cleanly; its leases end by themselves')
+      return this.#parts.close()
+    })
+    await endsWithin(runtime, ending, drainMs + RETRY_MS)
+    this.#phase = 'stopped'
+    this.#end.resolve()
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.drain()
+  }
+}

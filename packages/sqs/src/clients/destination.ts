@@ -1,0 +1,156 @@
+import { createHash } from 'node:crypto'
+import {
+  type MessageAttributeValue,
+  SendMessageBatchCommand,
+  type SendMessageBatchRequestEntry,
+} from '@aws-sdk/client-sqs'
+import type { Confirmation, Destination, OutgoingMessage } from '@onceward/core'
+import { outgoingHeaders, refuseUnfitClient, refuseUnknownNames } from '@onceward/core/adapter'
+import { ENTRIES, type SqsClient } from '../client.ts'
+import { classifyError } from '../errors.ts'
+import { isFifo } from '../options.ts'
+
+/** Options of {@link sqsDestination}. */
+export interface SqsDestinationOptions {
+  readonly queueUrl: string
+}
+
+/** SQS: attributes of one message. */
+const MOST_ATTRIBUTES = 10
+/** SQS: a group id. */
+const GROUP_ID = /^[\x21-\x7e]{1,128}$/
+/** What SQS refuses in a body or an attribute. */
+const NOT_ALLOWED = /[^\t\n\r\u{20}-\u{D7FF}\u{E000}-\u{FFFD}\u{10000}-\u{10FFFF}]/u
+const UTF8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
+
+/**
+ * A queue as a destination of the outbox's relay. In a FIFO queue the key of a message is its group and the id of the
+ * message its deduplication id; messages without a key have a group of their own. A standard queue keeps no order.
+ *
+ * Payloads must be text that SQS takes, and a message may have six headers of its own beside the four of onceward.
+ *
+ * @param client - `new SQSClient()`.
+ * @throws {@link ConfigurationError}
+ *
+ * @example
+ * ```ts
+ * import { SQSClient } from '@aws-sdk/client-sqs'
+ * import { startRelay } from '@onceward/postgres/outbox'
+ * import { sqsDestination } from '@onceward/sqs'
+ *
+ * const mails = sqsDestination(new SQSClient(), { queueUrl: process.env.QUEUE_URL ?? '' })
+ * const relay = await startRelay({ pool, destinations: { mails } })
+ * await relay.stopped
+ * ```
+ */
+export function sqsDestination(client: SqsClient, options: SqsDestinationOptions): Destination {
+  const place = 'sqsDestination'
+  const expected = 'a client of @aws-sdk/client-sqs'
+  const advice = 'Give `new SQSClient()`: the services of aws-sdk 2 do not fit.'
+  refuseUnfitClient(place, client, { expected, methods: ['send'], advice })
+  refuseUnknownNames(place, options, { queueUrl: true })
+  const { queueUrl } = options
+  const sent = async (
+    entries: readonly SendMessageBatchRequestEntry[],
+    signal: AbortSignal,
+  ): Promise<ReadonlyMap<string | undefined, Confirmation>> => {
+    const command = new SendMessageBatchCommand({ QueueUrl: queueUrl, Entries: [...entries] })
+    try {
+      const answer = await client.send(command, { abortSignal: signal })
+      return answersOf(entries, answer)
+    } catch (error) {
+      if (!isTooLarge(error)) throw error
+      const [only] = entries
+      if (only !== undefined && entries.length === 1)
+        return new Map([[only.Id, { refused: error }]])
+    }
+    const alone = await Promise.all(entries.map((entry) => sent([entry], signal)))
+    return new Map(alone.flatMap((answers) => [...answers]))
+  }
+  return {
+    batch: ENTRIES,
+    publish: async (messages, signal) => {
+      const made = messages.map((message, index) => toEntry(message, String(index), queueUrl))
+      const entries = made.filter((one): one is SendMessageBatchRequestEntry => 'Id' in one)
+      const answers = entries.length === 0 ? new Map() : await sent(entries, signal)
+      return made.map((one) => ('Id' in one ? answers.get(one.Id) : one))
+    },
+  }
+}
+
+function isTooLarge(error: unknown): boolean {
+  const name = String(Reflect.get(Object(error), 'name'))
+  return classifyError(error).kind === 'too-large' || name.includes('BatchRequestTooLong')
+}
+
+interface BatchAnswer {
+  readonly Successful?: readonly { readonly Id?: string | undefined }[] | undefined
+  readonly Failed?:
+    | readonly {
+        readonly Id?: string | undefined
+        readonly SenderFault?: boolean | undefined
+        readonly Code?: string | undefined
+        readonly Message?: string | undefined
+      }[]
+    | undefined
+}
+
+/** SQS may answer with 200 and refuse entries. One that is in neither list may or may not be in the queue. */
+function answersOf(
+  entries: readonly SendMessageBatchRequestEntry[],
+  { Failed = [], Successful = [] }: BatchAnswer,
+): ReadonlyMap<string | undefined, Confirmation> {
+  const failed = new Map(Failed.map((one) => [one.Id, one]))
+  const taken = new Set(Successful.map(({ Id }) => Id))
+  return new Map(
+    entries.map(({ Id }): readonly [string | undefined, Confirmation] => {
+      const { Code, Message, SenderFault } = failed.get(Id) ?? {}
+      if (!failed.has(Id) && taken.has(Id)) return [Id, undefined]
+      const error = new Error(
+        `SQS did not take the message: ${Code ?? 'no answer'} ${Message ?? ''}`,
+      )
+      return [Id, SenderFault === true ? { refused: error } : { unknown: error }]
+    }),
+  )
+}
+
+function toEntry(
+  message: OutgoingMessage,
+  Id: string,
+  queueUrl: string,
+): SendMessageBatchRequestEntry | { readonly refused: unknown } {
+  const { id, key, payload } = message
+  const MessageBody = bodyOf(payload)
+  if (MessageBody === undefined) return { refused: new Error(NO_TEXT) }
+  const { 'ce-specversion': _, 'content-type': __, ...headers } = outgoingHeaders(message, 'ce-')
+  const attributes = Object.entries(headers).filter(([, value]) => value !== '')
+  if (attributes.length > MOST_ATTRIBUTES) return { refused: new Error(TOO_MANY) }
+  if (attributes.some(([, value]) => NOT_ALLOWED.test(value)))
+    return { refused: new Error(NO_TEXT) }
+  return {
+    ...{ Id, MessageBody, MessageAttributes: Object.fromEntries(attributes.map(toAttribute)) },
+    ...(isFifo(queueUrl) ? { MessageGroupId: groupOf(key ?? id), MessageDeduplicationId: id } : {}),
+  }
+}
+
+const NO_TEXT =
+  'SQS takes text alone, without control characters: send the payload as JSON, or bytes as Base64.'
+const TOO_MANY = `SQS takes ${MOST_ATTRIBUTES} attributes, of which onceward needs four: send fewer headers.`
+
+const toAttribute = ([name, StringValue]: readonly [string, string]): readonly [
+  string,
+  MessageAttributeValue,
+] => [name, { DataType: 'String', StringValue }]
+
+function bodyOf(payload: Uint8Array): string | undefined {
+  try {
+    const text = UTF8.decode(payload)
+    return text === '' || NOT_ALLOWED.test(text) ? undefined : text
+  } catch {
+    return undefined
+  }
+}
+
+/** A key that SQS does not take as a group is its hash: the order is the same. */
+const groupOf = (key: string): string =>
+  GROUP_ID.test(key) ? key : createHash('sha256').update(key).digest('hex')
