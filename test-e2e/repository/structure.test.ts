@@ -34,12 +34,8 @@ const libraries = packages.filter((name) => !APPLICATIONS.includes(name))
 /** Peers of which the nightly tests run only the installed version. */
 const UNTESTED_PEERS: Readonly<Record<string, readonly string[]>> = {
   dynamodb: ['@aws-sdk/client-dynamodb'],
-  // Each leaves the list with its inbox.
-  postgres: [
-    ...['drizzle-orm', 'knex', 'postgres'],
-    // In the version of @mikro-orm/postgresql.
-    '@mikro-orm/core',
-  ],
+  // In the version of @mikro-orm/postgresql.
+  postgres: ['@mikro-orm/core'],
   'redis-streams': ['ioredis'],
   testing: ['kafkajs', 'testcontainers', 'vitest'],
 }

@@ -27,6 +27,18 @@ export const CLIENTS: readonly Client[] = [
     ...{ range: '>=0.26.0 <0.30.0', oldest: '0.26.0', usedWith: 'postgres', program: 'kysely' },
   },
   {
+    name: 'drizzle-orm',
+    ...{ range: '>=0.44.0 <0.46.0', oldest: '0.44.0', usedWith: 'postgres', program: 'drizzle' },
+  },
+  {
+    name: 'knex',
+    ...{ range: '^3.0.0', oldest: '3.0.1', usedWith: 'postgres', program: 'knex' },
+  },
+  {
+    name: 'postgres',
+    ...{ range: '^3.4.0', oldest: '3.4.0', usedWith: 'postgres', program: 'postgres-js' },
+  },
+  {
     name: 'typeorm',
     ...{ range: '>=0.3.0 <2.0.0', oldest: '0.3.12', usedWith: 'postgres', program: 'typeorm' },
   },
