@@ -6,7 +6,10 @@ import { processed, warm } from '../load/round-guard.ts'
 import type { ConnectedContestant, OrmContestant } from '../orms/contestant.ts'
 import { drizzleContestant, drizzlePostgresJsContestant } from '../orms/drizzle.ts'
 import { knexContestant } from '../orms/knex.ts'
+import { mikroOrmContestant } from '../orms/mikro-orm.ts'
 import { postgresJsContestant } from '../orms/postgres-js.ts'
+import { prismaContestant } from '../orms/prisma.ts'
+import { typeormContestant } from '../orms/typeorm.ts'
 import { withPool } from '../rivals/database.ts'
 import { QUIET } from '../runner/observer.ts'
 import type { Benchmark } from '../runner/report.ts'
@@ -25,6 +28,9 @@ const CONTESTANTS: readonly OrmContestant[] = [
   drizzleContestant,
   drizzlePostgresJsContestant,
   postgresJsContestant,
+  prismaContestant,
+  typeormContestant,
+  mikroOrmContestant,
 ]
 
 /** The guard in each ORM's transaction, beside the same ORM with the key in a table of its own by hand. */
