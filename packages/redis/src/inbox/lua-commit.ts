@@ -176,9 +176,16 @@ for n, write in ipairs(writes) do
   end
 end
 for _, mark in ipairs(marks) do
-  redis.call('SET', mark.key, mark.text, 'PX', window)
-  redis.call('DEL', mark.lock)
-  if mark.isCounted then redis.call('ZREM', KEYS[1], mark.name) end
+  local answer = redis.pcall('SET', mark.key, mark.text, 'PX', window)
+  if type(answer) == 'table' and answer.err then
+    if #writes == 0 then return redis.error_reply(answer.err) end
+    return { 'torn', 0, answer.err }
+  end
+end
+-- The effect and its marks are there. A lock that stays expires, and a name on the list of a done event is passed over.
+for _, mark in ipairs(marks) do
+  redis.pcall('DEL', mark.lock)
+  if mark.isCounted then redis.pcall('ZREM', KEYS[1], mark.name) end
 end
 return { 'done' }
 `
