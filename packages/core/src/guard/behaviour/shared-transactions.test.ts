@@ -125,7 +125,7 @@ test('events that may have been begun before have nobody in their transaction', 
   const { begun, guard } = setUp()
   const redelivered = (key: string): Delivery => delivery(key, { redelivered: true })
   await Promise.all([
-    ...keys(3).map((key) => guard.process(delivery(key))),
+    guard.process(delivery('e0')),
     ...['s1', 's2'].map((key) => guard.process(redelivered(key))),
   ])
   expect(begun.filter((claimed) => claimed.includes('s1') || claimed.includes('s2'))).toEqual([
