@@ -79,13 +79,13 @@ async function promote({ url }: PostgresConnection): Promise<void> {
 const NEXT_RELEASE = [
   {
     file: 'packages/postgres/src/inbox/schema-version.ts',
-    find: 'SCHEMA_VERSION = 3',
-    replace: 'SCHEMA_VERSION = 4',
+    find: 'SCHEMA_VERSION = 4',
+    replace: 'SCHEMA_VERSION = 5',
   },
   {
     file: 'packages/postgres/src/sql/index.ts',
-    find: 'sql: workers },',
-    replace: `sql: workers }, { version: 4, name: '000004-next.sql', sql: 'alter table :"schema".processed_events add column note text' },`,
+    find: 'sql: outbox },',
+    replace: `sql: outbox }, { version: 5, name: '000005-next.sql', sql: 'alter table :"schema".processed_events add column note text' },`,
   },
 ]
 
