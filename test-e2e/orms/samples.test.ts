@@ -23,7 +23,7 @@ async function charges(key: string): Promise<number> {
   return (await pool.query(counting, [key])).rows[0].n
 }
 
-const SAMPLES = ['knex', 'drizzle', 'postgres-js'] as const
+const SAMPLES = [...['knex', 'drizzle', 'postgres-js', 'prisma'], ...['typeorm', 'mikro-orm']]
 
 it.each(SAMPLES)('the sample of docs/orms.md for %s charges an order once', async (name) => {
   const { billing } = (await import(`../../docs/samples/orm-${name}.ts`)) as { billing: Guard }
