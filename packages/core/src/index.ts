@@ -24,6 +24,7 @@ export type { WrappedConsumption } from './adapter/wrap.ts'
 // What a user gives it.
 export type {
   AfterCommitInfo,
+  ApproximateGuardOptions,
   BatchHandler,
   CommonOptions,
   GuardOptions,
@@ -95,4 +96,4 @@ export type { EpochMs, Json } from './model/brands.ts'
 
 // What a store is, for functions that take one.
 export type { Inbox } from './model/inbox.ts'
-export type { LeaseStore } from './model/lease-store.ts'
+export type { ApproximateDedup, LeaseStore } from './model/lease-store.ts'

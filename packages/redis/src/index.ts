@@ -1,3 +1,9 @@
+export {
+  type ApproximateDedupOptions,
+  approximateDedup,
+  type FalsePositives,
+  type RedisDedup,
+} from './approximate/approximate-dedup.ts'
 export type { IoredisLike, NodeRedisArguments, NodeRedisLike, RedisLike } from './client.ts'
 export type { RedisTransaction, RedisValue } from './inbox/handle.ts'
 export { type RedisInbox, redisInbox } from './inbox/inbox.ts'

@@ -59,7 +59,7 @@ export function resolveOptions<Payload, Tx, Decoded>(
     ...given,
     ...defaulted,
     inbox: given.inbox,
-    leases: given.leases,
+    leases: given.leases ?? given.dedup?.asLeases(),
     skip: skipOf(given, traits),
     eventKey: typeof eventKey === 'function' ? [eventKey] : [...eventKey],
     eventKeyChosen: given.eventKey !== undefined,
@@ -68,7 +68,8 @@ export function resolveOptions<Payload, Tx, Decoded>(
     readsByUser: READERS.some((name) => isOfUser(given[name])),
     fingerprintRule: fingerprintRuleOf(defaulted.fingerprint),
     concurrencyChosen: given.concurrency !== undefined,
-    onTakeover: given.onTakeover,
+    // Nothing of an approximate dedup says that an earlier attempt had its effect.
+    onTakeover: given.dedup === undefined ? given.onTakeover : 'retry',
     logger,
     logKeys,
     duplicates: duplicatesLog({ consumer: given.consumer, logger, logKeys, runtime }),
@@ -136,7 +137,7 @@ function replacedPromise(): readonly string[] {
 
 /** Options that are valid alone but not together. */
 function impossibleTogether(options: object, caller: string): readonly string[] {
-  const { inbox, leases, onTakeover, onStoreDown, transaction } = options as Partial<
+  const { dedup, inbox, leases, onTakeover, onStoreDown, transaction } = options as Partial<
     Readonly<Record<string, unknown>>
   >
   const problems: readonly (readonly [boolean, string])[] = [
@@ -145,7 +146,15 @@ function impossibleTogether(options: object, caller: string): readonly string[] 
       `Expected no \`transaction: '${String(transaction)}'\` for \`createBatchGuard\`: its handler gets all events of one transaction. Leave it out, or use \`createGuard\`.`,
     ],
     [
-      inbox === undefined && leases === undefined,
+      dedup !== undefined && (inbox !== undefined || leases !== undefined),
+      'Expected no `dedup` beside an `inbox` or `leases`: it may take a new event for a done one, and that event would be lost. Use it for telemetry alone, or leave it out.',
+    ],
+    [
+      dedup !== undefined && onTakeover !== undefined,
+      'Expected no `onTakeover` beside `dedup`: it keeps no owners. Leave it out.',
+    ],
+    [
+      inbox === undefined && leases === undefined && dedup === undefined,
       'Expected `inbox` or `leases`, got neither: no store could detect duplicates. Give `inbox: pgInbox(pool)`.',
     ],
     [

@@ -115,3 +115,12 @@ export interface LeaseStore extends LeaseSession {
    */
   open?(registration: LeaseRegistration): Promise<LeaseSession>
 }
+
+/**
+ * Remembers about which events are done, for telemetry: it may take a new event for a done one, and then that event is lost.
+ * Made by `approximateDedup` of `@onceward/redis`.
+ */
+export interface ApproximateDedup {
+  /** As the guard uses it: a lease store that excludes nobody and forgets attempts with the process. */
+  asLeases(): LeaseStore
+}

@@ -3,7 +3,7 @@ import type { Json } from '../model/brands.ts'
 import type { DecodedDelivery, Delivery, GuardEvent } from '../model/delivery.ts'
 import type { WatchedGuard } from '../model/guard-reading.ts'
 import type { Inbox } from '../model/inbox.ts'
-import type { LeaseStore } from '../model/lease-store.ts'
+import type { ApproximateDedup, LeaseStore } from '../model/lease-store.ts'
 import type { Logger } from '../model/logger.ts'
 import type { Outbox } from '../model/outbox.ts'
 import type { Runtime } from '../model/runtime.ts'
@@ -275,6 +275,7 @@ export interface InboxGuardOptions<Payload, Tx, Decoded = unknown>
   readonly inbox: Inbox<Tx>
   /** A fast path that answers duplicates and live claims without Postgres. Postgres still decides. Default: none. */
   readonly leases?: LeaseStore | undefined
+  readonly dedup?: undefined
   /**
    * `each` (default): one transaction per event. `batch`: one for the received events, which is bisected when one of them
    * fails. `auto`: events that are in hand at the same time share a transaction while their handlers are quick and do not
@@ -297,6 +298,7 @@ export interface LeaseGuardOptions<Payload, Decoded = unknown>
   readonly inbox?: undefined
   /** One owner at a time; duplicates get the stored result. Effects outside Postgres are not exactly once. */
   readonly leases: LeaseStore
+  readonly dedup?: undefined
   readonly transaction?: undefined
   /**
    * What to do when an earlier attempt may have had its effect: run again, dead-letter, or call a function that looks
@@ -313,10 +315,24 @@ export interface LeaseGuardOptions<Payload, Decoded = unknown>
   readonly onStoreDown?: 'wait' | 'unguarded' | undefined
 }
 
+/** Telemetry, where an event that is counted twice or lost does no harm. */
+export interface ApproximateGuardOptions<Payload, Decoded = unknown>
+  extends CommonOptions<Payload, Decoded> {
+  readonly inbox?: undefined
+  readonly leases?: undefined
+  /** `approximateDedup({ redis, windowMs })` of `@onceward/redis`. A false positive loses an event. */
+  readonly dedup: ApproximateDedup
+  readonly transaction?: undefined
+  readonly onTakeover?: undefined
+  /** Wait for Redis (default), or run without it, so that copies count too. */
+  readonly onStoreDown?: 'wait' | 'unguarded' | undefined
+}
+
 /** Options of `createGuard`. */
 export type GuardOptions<Payload, Tx = undefined, Decoded = unknown> =
   | InboxGuardOptions<Payload, Tx, Decoded>
   | LeaseGuardOptions<Payload, Decoded>
+  | ApproximateGuardOptions<Payload, Decoded>
 
 /** The values of the options that have a default. */
 export interface Defaults {

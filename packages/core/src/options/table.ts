@@ -71,6 +71,13 @@ export const OPTIONS: OptionTable = {
       'Where live claims are stored. Beside an inbox leases are a fast path; alone they guard effects outside Postgres.',
     reason: 'None by default: the smallest setup is Postgres alone.',
   },
+  dedup: {
+    type: 'ApproximateDedup',
+    rule: store('an approximate dedup', 'asLeases'),
+    meaning:
+      'For telemetry alone, in place of `inbox` and `leases`: `approximateDedup({ redis, windowMs })` remembers about which events are done.',
+    reason: 'None by default, and never beside a store: a false positive loses an event.',
+  },
   split: {
     type: '(delivery) => items | Promise<items>',
     rule: aFunction,
