@@ -32,4 +32,4 @@ async function makeStore(): Promise<LeaseStoreUnderTest> {
   }
 }
 
-leaseStoreConformance('dynamoLeases', makeStore, { rivals: 200 })
+leaseStoreConformance('dynamoLeases', makeStore, { rivals: 50, batch: 500 })

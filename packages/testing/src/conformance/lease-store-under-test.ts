@@ -22,6 +22,8 @@ export interface LeaseStoreUnderTest extends AsyncDisposable {
 export interface LeaseStoreCapabilities {
   /** Claims of one event at the same time. */
   readonly rivals: number
+  /** Events of one call, a multiple of 100; 5,000 by default. A store that has one request per event takes fewer. */
+  readonly batch?: number
 }
 
 export const LEASE_MS = 30_000
