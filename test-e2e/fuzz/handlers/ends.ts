@@ -137,9 +137,6 @@ for (const afterMs of ODD_DELAYS) {
     () => new RetryableError('later', { afterMs: afterMs as number }),
   )
 }
-throws('a RetryableError whose afterMs throws', () =>
-  getter('afterMs', new RetryableError('later')),
-)
 throws('a StoreUnavailableError', () => new StoreUnavailableError('mine'))
 throws('a CommitUnknownError', () => new CommitUnknownError('mine'))
 throws('a LeaseLostError', () => new LeaseLostError('mine'))
@@ -161,32 +158,30 @@ stores('60 kB', () => 'x'.repeat(60_000))
 returns('a promise of a value', () => Promise.resolve({ a: 1 }))
 returns('a Proxy of JSON', () => new Proxy({ a: 1 }, {}))
 returns('a frozen object', () => Object.freeze({ a: Object.freeze([1]) }))
-returns('a BigInt', () => ({ a: 5n }), 'failed')
-returns('a symbol', () => Symbol('odd'), 'failed')
+// No guard here has an `afterCommit`, so nobody reads a result, and one that is not JSON is left out with a
+// warning. A function may be an effect that nobody started, and what throws when it is read is a bug.
+returns('a BigInt', () => ({ a: 5n }))
+returns('a symbol', () => Symbol('odd'))
 returns('a function', () => refuse, 'failed')
-returns('NaN', () => [Number.NaN], 'failed')
-returns('a cycle', () => cyclic({}), 'failed')
-returns('a Date', () => new Date(0), 'failed')
-returns('a Map', () => new Map(), 'failed')
-returns('bytes', () => Buffer.from('x'), 'failed')
-returns('an object with toJSON', () => ({ toJSON: refuse }), 'failed')
-returns('a list with undefined', () => [1, undefined, 2], 'failed')
+returns('NaN', () => [Number.NaN])
+returns('a cycle', () => cyclic({}))
+returns('a Date', () => new Date(0))
+returns('a Map', () => new Map())
+returns('bytes', () => Buffer.from('x'))
+returns('an object with toJSON', () => ({ toJSON: refuse }))
+returns('a list with undefined', () => [1, undefined, 2])
 returns('70 kB', () => 'x'.repeat(70_000), 'failed')
-returns('a hundred thousand levels', deep, 'failed')
+returns('a hundred thousand levels', deep)
 returns('a getter that throws', () => getter('a', {}), 'failed')
-returns(
-  'a getter that changes its mind',
-  () => {
-    let looks = 0
-    return {
-      get a() {
-        looks += 1
-        return looks > 1 ? 5n : 'fine'
-      },
-    }
-  },
-  'failed',
-)
+returns('a getter that changes its mind', () => {
+  let looks = 0
+  return {
+    get a() {
+      looks += 1
+      return looks > 1 ? 5n : 'fine'
+    },
+  }
+})
 returns('a Proxy that throws', () => new Proxy({}, EVERY_TRAP), 'failed')
 returns('a revoked Proxy', () => revoked({}), 'failed')
 

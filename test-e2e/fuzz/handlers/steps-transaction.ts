@@ -57,9 +57,23 @@ step(
   'fine',
 )
 
+for (const begin of ['begin', 'start transaction']) {
+  step(
+    `${begin} and commit, which are a savepoint`,
+    'pg',
+    async ({ sql: run, write, fact }) => {
+      await run(begin)
+      await write('nested')
+      await run('commit')
+      fact.parts.push('nested')
+    },
+    'fine',
+  )
+}
+
 // Transaction control.
 const CONTROL = [
-  ...['commit', 'end', 'rollback', 'abort', 'begin', 'start transaction', 'commit and chain'],
+  ...['commit', 'end', 'rollback', 'abort', 'commit and chain'],
   ...["prepare transaction 'zoo'", "rollback prepared 'zoo'", '/* ; */ -- x\n commit work'],
   ...['select 1; commit', 'savepoint a; rollback', "select ';'; end", 'COMMIT;;'],
 ]
