@@ -10,13 +10,13 @@ import type { Field, StreamApi, StreamEntry } from './client.ts'
 import { fieldsWithBody, streamMessage } from './delivery.ts'
 import type { Settings } from './options.ts'
 
-/** Entries in hand whose dead letter was added and that were acked in the same step. */
+/** Entries in hand that were acked in the step that added their dead letter. */
 export type Moved = WeakSet<object>
 
 export function placeOf(
   api: Pick<StreamApi, 'add'>,
   settings: Settings,
-  moved: Moved,
+  moved: Moved | undefined,
 ): DeadLetterPlace {
   const { deadLetter } = settings
   if (deadLetter === undefined) return { kind: 'record' }
@@ -30,19 +30,23 @@ export function placeOf(
 interface Target {
   readonly stream: string
   readonly bodyField: string
-  readonly moved: Moved
+  /**
+   * Undefined with an inbox: between the letter and the ack the inbox records that it was published. An entry that is
+   * acked before does not come back, and without it nobody records that after a crash.
+   */
+  readonly moved: Moved | undefined
 }
 
 /**
- * Adds dead letters to a stream. That of an entry in hand is added and its entry acked in one step; resolves once the
- * server has done both.
+ * Adds dead letters to a stream. Without an inbox that of an entry in hand is added and its entry acked in one step.
+ * Resolves once the server has done it.
  */
 export function createPublisher(api: Pick<StreamApi, 'add'>, target: Target): Publish {
   const { stream, bodyField, moved } = target
   return async (letter) => {
-    const original = wholeOf(letter)
+    const original = moved && wholeOf(letter)
     await api.add(stream, deadLetterMessage(letter, bodyField), original)
-    if (original !== undefined) moved.add(original)
+    if (original !== undefined) moved?.add(original)
   }
 }
 

@@ -151,24 +151,49 @@ test('an entry that another consumer owns now is neither started nor run again h
 
 describe('a dead letter', () => {
   const deadLetter = { stream: 'dead' }
-  const answering = (answer: DeadLetterAnswer | 'publish') => {
+  const answering = (answer: DeadLetterAnswer) => {
     const made = setUp({ deadLetter })
+    Object.assign(made.port, { publishDeadLetter: async () => answer })
+    made.take(entryOf(1))
+    return made
+  }
+  /** The letter is added, and then the answer is given. */
+  const adding = (hasInbox: boolean, answer: DeadLetterAnswer) => {
+    const made = setUp({ deadLetter }, { hasInbox })
     Object.assign(made.port, {
       publishDeadLetter: async (_: Settlement, publish: (letter: object) => Promise<void>) => {
-        if (answer !== 'publish') return answer
         await publish(deadLetterOf(made.handed[0]!.delivery))
-        return { kind: 'retry', cause: 'store-error', error: new Error('the mark was not stored') }
+        return answer
       },
     })
     made.take(entryOf(1))
     return made
   }
+  const unmarked: DeadLetterAnswer = {
+    kind: 'retry',
+    cause: 'store-error',
+    error: new Error('the mark was not stored'),
+  }
 
-  test('that was added is over, because its entry was acked in the same step', async () => {
-    const { settle, verbs, dispatcher } = answering('publish')
+  test('without an inbox is over when it was added, because its entry was acked in the same step', async () => {
+    const { settle, verbs, dispatcher } = adding(false, unmarked)
     await settle(1, DEAD)
     expect(verbs()).toEqual([['add', 'dead', '1-0']])
     expect(dispatcher.inFlight).toBe(0)
+  })
+
+  // Red when its entry is acked in the step that adds it: nobody would record it as published after a crash.
+  test('with an inbox leaves its entry pending until it is recorded as published', async () => {
+    const recorded = adding(true, { kind: 'published' })
+    await recorded.settle(1, DEAD)
+    expect(recorded.verbs()).toEqual([
+      ['add', 'dead', undefined],
+      ['ack', ['1-0']],
+    ])
+    const failed = adding(true, unmarked)
+    await failed.settle(1, DEAD)
+    expect(failed.verbs()).toEqual([['add', 'dead', undefined]])
+    expect(failed.dispatcher.inFlight).toBe(1)
   })
 
   test('that another process has added is acked', async () => {

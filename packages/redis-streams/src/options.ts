@@ -27,9 +27,9 @@ export interface StreamOptions {
    */
   readonly group?: string | undefined
   /**
-   * Where dead messages go: an entry is added to that stream, with fields that give the reason, and this one is acked in
-   * the same step. If omitted, they are only in the table `failed_events`. Required without an inbox. On a cluster give
-   * both streams the same tag (`{orders}`, `{orders}.dead`), or adding and acking are two steps.
+   * Where dead messages go: an entry is added to that stream, with fields that give the reason, and this one is acked when
+   * that is recorded. If omitted, they are only in the table `failed_events`. Required without an inbox, where adding and
+   * acking are one step; on a cluster only if both streams have the same tag (`{orders}`, `{orders}.dead`).
    */
   readonly deadLetter?: { readonly stream: string } | undefined
   /**

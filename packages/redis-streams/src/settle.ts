@@ -25,7 +25,7 @@ export interface SettleContext {
   readonly owned: OwnedEntries
   readonly acks: Pick<Acks, 'add'>
   readonly place: DeadLetterPlace
-  readonly moved: Moved
+  readonly moved: Moved | undefined
   /** Longest wait of a held entry, ms. */
   readonly holdMs: number
   /** Whether one more entry may be held; in a drain and in a wrap none may. */
@@ -41,7 +41,7 @@ export function createSettleContext(
   settings: Settings,
 ): Omit<SettleContext, 'mayHold'> {
   const { runtime, logger } = port
-  const moved: Moved = new WeakSet()
+  const moved: Moved | undefined = port.settings.hasInbox ? undefined : new WeakSet()
   return {
     ...{ port, runtime, logger, api, moved },
     owned: new OwnedEntries({ api, runtime, logger, renewMs: settings.renewMs }),
@@ -159,7 +159,7 @@ async function park(
   return undefined
 }
 
-/** Adds the dead letter and acks the entry in one step. After a lost answer both may be tried again. */
+/** Adds the dead letter and acks the entry, which without an inbox is one step. After a lost answer both are tried again. */
 async function deadLetter(
   context: SettleContext,
   received: Received,
@@ -168,7 +168,7 @@ async function deadLetter(
   const { place, port, moved } = context
   if (place.kind !== 'publish') return ack(context, received)
   const answer = await port.publishDeadLetter(settlement, place.publish)
-  if (moved.has(received.entry)) {
+  if (moved?.has(received.entry)) {
     await context.owned.release(received)
     return undefined
   }

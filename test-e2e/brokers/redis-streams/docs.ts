@@ -33,7 +33,7 @@ const OWN: Docs<OwnOption<ConsumeStreamOptions>> = {
   deadLetter: {
     type: '{ stream }',
     meaning:
-      'Where dead messages go: an entry with their fields, and fields that give the reason, is added there, and the original is acked in the same step.',
+      'Where dead messages go: an entry with their fields, and fields that give the reason, is added there. When that is recorded, the original is acked. Without an inbox both are one step.',
     reason:
       'If left out, dead messages are only recorded in Postgres and acked. Required without an inbox.',
   },

@@ -36,7 +36,7 @@ export const redisStreams: BrokerDefinition = {
   words: {
     'ack-on-wire': script('ack'),
     'defer-on-wire': script('park'),
-    'dead-letter-on-wire': script('move'),
+    'dead-letter-on-wire': (chunk) => chunk.includes('XADD'),
   },
   samples: {
     quickStart: 'redis-streams-pg',
