@@ -1,0 +1,86 @@
+import { writeSync } from 'node:fs'
+import { createGuard, type Destination } from '@onceward/core'
+import { toDelivery } from '@onceward/core/memory'
+import { startRelay } from '@onceward/postgres/outbox'
+import { pgInbox } from '@onceward/postgres/pg'
+import { Redis } from 'ioredis'
+import pg from 'pg'
+import { type Death, FATAL_ORDER, KEYS, type Told } from './protocol.ts'
+
+const [url = '', port = '', stream = '', death = 'never'] = process.argv.slice(2) as [
+  string,
+  string,
+  string,
+  Death,
+]
+
+const end = (signal: 'SIGKILL' | 'SIGSTOP'): void => void process.kill(process.pid, signal)
+const isFatal = (n: number, here: Death): boolean => death === here && n === FATAL_ORDER
+
+const ignore = (): void => undefined
+const silent = { debug: ignore, info: ignore, warn: ignore, error: ignore }
+const pool = new pg.Pool({ connectionString: url, max: 5 })
+const orders = createGuard(
+  {
+    ...{ consumer: 'orders', inbox: pgInbox(pool), logger: silent },
+    afterCommit: (_result, { payload }) => {
+      if (isFatal((payload as { n: number }).n, 'after-commit')) end('SIGKILL')
+    },
+  },
+  async ({ payload }, { outbox, tx }) => {
+    const { n } = payload as { n: number }
+    await tx.query('insert into charges values ($1)', [n])
+    outbox.send({ to: 'payments', key: `key-${n % KEYS}`, payload: { n } })
+    if (isFatal(n, 'before-flush')) end('SIGKILL')
+  },
+)
+
+const redis = new Redis(Number(port))
+/** Adds the messages to the stream. */
+const publish: Destination['publish'] = async (messages) => {
+  for (const { id, payload } of messages) {
+    await redis.xadd(stream, '*', 'idempotency-key', id, 'payload', Buffer.from(payload))
+  }
+  return messages.map(() => undefined)
+}
+const payments: Destination = {
+  batch: 100,
+  publish: async (messages, signal) => {
+    if (death === 'publishing') {
+      await publish(messages.slice(0, 1), signal)
+      end('SIGKILL')
+    }
+    if (death === 'frozen') {
+      writeSync(1, 'frozen\n')
+      end('SIGSTOP')
+    }
+    const answers = await publish(messages, signal)
+    if (death === 'before-delete') end('SIGKILL')
+    return answers
+  },
+}
+
+let relay: Awaited<ReturnType<typeof startRelay>> | undefined
+async function handle(told: Told): Promise<string> {
+  if (told === 'drain') {
+    await relay?.drain()
+    return 'drained'
+  }
+  if (told === 'relay') {
+    relay = await startRelay({
+      ...{ pool, destinations: { payments }, logger: silent, leaseMs: 1_000 },
+    })
+    return 'relaying'
+  }
+  const headers = { 'idempotency-key': `order-${told}` }
+  return (await orders.process(toDelivery({ n: told }, { headers, redelivered: true }))).kind
+}
+
+process.on('message', (told: Told) => {
+  handle(told).then(
+    (answer) => process.send?.(answer),
+    (error: unknown) => process.send?.(String(error)),
+  )
+})
+// Of a test that was over before it ended its processes.
+process.on('disconnect', () => process.exit())
