@@ -95,12 +95,12 @@ export class RedisInboxSession implements InboxSession<RedisTransaction> {
 
   async begin(request: BeginRequest): Promise<Begun<RedisTransaction>> {
     const { calls, keys, registration } = this.#parts
-    const claims = toClaims(request.claim)
+    const claims = toClaims(request.claim, keys)
     const token = registration.runtime.uuid() as OwnerToken
     if (claims.length === 0) return this.#open({ claims, others: [] }, token, request)
     const call = {
       script: 'begin',
-      keys: claims.flatMap(({ id }) => keys.pair(nameOfEvent(id))),
+      keys: claims.flatMap(({ pair }) => pair),
       args: [
         ...[String(LOCK_MS), token],
         ...claims.map(({ counted }) => (counted === undefined ? '' : headOfRun(counted))),

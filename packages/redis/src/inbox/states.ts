@@ -9,6 +9,7 @@ import type {
   Known,
   OwnerToken,
 } from '@onceward/core/ports'
+import { type InboxKeys, nameOfEvent } from './keys.ts'
 import {
   deliveryOf,
   identityOf,
@@ -21,12 +22,16 @@ import type { RowClaim } from './transaction.ts'
 
 export const UNPUBLISHED = { published: false, publishing: undefined } as const
 
-export function toClaims(claim: BeginClaim): readonly RowClaim[] {
+export function toClaims(claim: BeginClaim, keys: InboxKeys): readonly RowClaim[] {
+  const rowOf = ({ fingerprint, id }: IdentifiedEvent, counted?: OwnerToken): RowClaim => {
+    const name = nameOfEvent(id)
+    return { id, fingerprint, name, pair: keys.pair(name), counted }
+  }
   switch (claim.kind) {
     case 'fresh':
-      return claim.events
+      return claim.events.map((event) => rowOf(event))
     case 'counted':
-      return claim.events.map(({ event, token }) => ({ ...event, counted: token }))
+      return claim.events.map(({ event, token }) => rowOf(event, token))
     case 'none':
       return []
     default:

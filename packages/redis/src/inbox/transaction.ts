@@ -14,7 +14,7 @@ import type {
 } from '@onceward/core/ports'
 import type { InboxCalls } from './calls.ts'
 import { CollectedWrites, type RedisTransaction, type Write } from './handle.ts'
-import { type InboxKeys, nameOfEvent } from './keys.ts'
+import type { InboxKeys } from './keys.ts'
 import { headOfRun } from './record.ts'
 
 /** A lock that its owner does not renew ends after this time, ms. A process that died holds its events so long. */
@@ -28,6 +28,9 @@ const OVER =
 
 /** An event that the transaction has locked, with the token of its count if it was counted. */
 export interface RowClaim extends Pick<IdentifiedEvent, 'fingerprint' | 'id'> {
+  readonly name: string
+  /** The keys of its value and of its lock. */
+  readonly pair: readonly [string, string]
   readonly counted?: CountedEvent['token'] | undefined
 }
 
@@ -53,7 +56,6 @@ export class RedisInboxTransaction implements InboxTransaction<RedisTransaction>
   readonly tx: RedisTransaction
   readonly #parts: TransactionParts
   readonly #collected: CollectedWrites
-  readonly #locks: readonly string[]
   #revoked: OncewardError | undefined
   #isEnded = false
   #stopRenewal: (() => void) | undefined
@@ -63,7 +65,6 @@ export class RedisInboxTransaction implements InboxTransaction<RedisTransaction>
     this.#parts = parts
     this.#collected = new CollectedWrites({ keys, hasJson, call: calls.call })
     this.tx = this.#collected.tx
-    this.#locks = [...claims, ...parts.others].map(({ id }) => keys.pair(nameOfEvent(id))[1])
     if (claims.length > 0) this.#renewUntil(runtime.monotonic() + parts.budgetMs + LOCK_MS)
   }
 
@@ -123,12 +124,7 @@ export class RedisInboxTransaction implements InboxTransaction<RedisTransaction>
   } {
     const { claims, consumer, dedupWindowMs, keys, token } = this.#parts
     const { watched, writes } = this.#collected
-    const names = claims.map(({ id }) => nameOfEvent(id))
-    const own = [
-      keys.due(consumer),
-      keys.letters(consumer),
-      ...names.flatMap((name) => keys.pair(name)),
-    ]
+    const own = [keys.due(consumer), keys.letters(consumer), ...claims.flatMap(({ pair }) => pair)]
     const theirs = [...new Set([...watched.keys(), ...writes.map(({ key }) => key)])]
     const places = new Map(theirs.map((key, index) => [key, String(own.length + index + 1)]))
     const placeOf = (key: string): string => places.get(key) as string
@@ -136,9 +132,9 @@ export class RedisInboxTransaction implements InboxTransaction<RedisTransaction>
       keys: [...own, ...theirs],
       args: [
         ...[token, String(claims.length), String(dedupWindowMs)],
-        ...claims.flatMap(({ counted, fingerprint, id }, index) => [
+        ...claims.flatMap(({ counted, fingerprint, id, name }) => [
           counted === undefined ? '' : headOfRun(counted),
-          names[index] as string,
+          name,
           String(fingerprint),
           results.get(id) ?? '',
         ]),
@@ -200,9 +196,10 @@ export class RedisInboxTransaction implements InboxTransaction<RedisTransaction>
   }
 
   #touchLocks(ms: string): Promise<unknown> {
-    if (this.#locks.length === 0) return Promise.resolve()
-    const { calls, token } = this.#parts
-    return calls.call({ script: 'locks', keys: this.#locks, args: [ms, token] })
+    const { calls, claims, others, token } = this.#parts
+    const locks = [...claims, ...others].map(({ pair: [, lock] }) => lock)
+    if (locks.length === 0) return Promise.resolve()
+    return calls.call({ script: 'locks', keys: locks, args: [ms, token] })
   }
 
   #renewUntil(endsAtMs: number): void {
