@@ -21,7 +21,8 @@ import { watched } from './support/crash/crash-inbox.ts'
 import { leasesOf } from './support/crash/crash-leases.ts'
 import { watchedGuard } from './support/crash/crash-port.ts'
 import { watchWire } from './support/crash/crash-wire.ts'
-import { createHandler } from './support/workers/handler.ts'
+import { createHandler, type Send } from './support/workers/handler.ts'
+import { connectOrm } from './support/workers/orm-inboxes.ts'
 import { measureUsage } from './support/workers/process-usage.ts'
 import type { ManualDelivery, Order, Settled, WorkerConfig } from './support/workers/protocol.ts'
 import { listen, logger, say } from './support/workers/worker-channel.ts'
@@ -33,6 +34,8 @@ const { source } = config
 const pool = new Pool({ connectionString: config.databaseUrl, max: config.poolMax ?? 10 })
 // A lost idle connection must not end the process.
 pool.on('error', () => undefined)
+/** In place of the pool for the transactions of the handler, if the test wants one. */
+const orm = await connectOrm(config)
 
 /** Which order a message of the broker stands for, by its position and by its delivery. */
 const orders = new Map<string, string>()
@@ -42,10 +45,10 @@ const positionOf = position()
 const crash = crashes(config)
 const runtime = runtimeOf(config)
 
-const guard = createGuard<PoolClient, unknown, Order>(
+const guard = createGuard<unknown, unknown, Order>(
   {
     consumer: config.consumer ?? 'orders',
-    inbox: watched(pgInbox(pool), {
+    inbox: watched<unknown>(orm?.inbox({ pool }) ?? pgInbox(pool), {
       onClaim: (keys) => crash.at('before-begin', keys),
     }),
     leases: leasesOf(config, crash),
@@ -69,8 +72,12 @@ const guard = createGuard<PoolClient, unknown, Order>(
     logger,
     runtime,
   },
-  createHandler(config, crash),
+  createHandler(config, crash, orm?.runOn ?? sendOnPg),
 )
+
+function sendOnPg(tx: unknown): Send {
+  return async (text, values = []) => (await (tx as PoolClient).query(text, [...values])).rows
+}
 
 async function reply(
   _: unknown,
@@ -147,6 +154,7 @@ async function stop(): Promise<void> {
   // The consumption may still be starting.
   await (await consuming)?.drain()
   await guard.close()
+  await orm?.close()
   await pool.end()
   process.disconnect()
 }

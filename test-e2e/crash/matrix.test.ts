@@ -1,7 +1,9 @@
 import { describe, expect, it } from 'vitest'
-import { BROKER_NAMES } from '../brokers/index.ts'
+import { BROKER_NAMES, DEFAULT_BROKER } from '../brokers/index.ts'
 import { diceOf, seedOf } from '../support/dice.ts'
-import { everyScenario, nameOf, sampleOf } from './matrix.ts'
+import { ORM_NAMES } from '../support/workers/orm-inboxes.ts'
+import { everyScenario, nameOf, ormScenarios, sampleOf, withOrms } from './matrix.ts'
+import { ROWS } from './rows.ts'
 
 describe.each(BROKER_NAMES)('the scenarios of %s that npm test plays', (broker) => {
   const namesOf = (seed: number): readonly string[] => sampleOf(broker, diceOf(seed)).map(nameOf)
@@ -25,5 +27,29 @@ describe.each(BROKER_NAMES)('the scenarios of %s that npm test plays', (broker) 
       for (const name of namesOf(seedOf((commit * 0x9e37_79b1).toString(16)))) left.delete(name)
     }
     expect([...left]).toEqual([])
+  })
+})
+
+describe('the scenarios in which handlers write in the transaction of an ORM', () => {
+  const every = everyScenario(DEFAULT_BROKER)
+
+  it('are two of those that npm test plays, with all ORMs in time', () => {
+    const seen = new Set<string>()
+    for (let seed = 1; seed <= 100; seed += 1) {
+      const dice = diceOf(seed)
+      const drawn = sampleOf(DEFAULT_BROKER, dice)
+      const played = withOrms(drawn, dice)
+      const orms = played.flatMap(({ orm }) => orm ?? [])
+      expect(new Set(orms).size).toBe(2)
+      expect(played.map(({ row }) => row)).toEqual(drawn.map(({ row }) => row))
+      for (const orm of orms) seen.add(orm)
+    }
+    expect(seen).toEqual(new Set(ORM_NAMES))
+  })
+
+  it('are every row with each ORM in the night', () => {
+    const rows = ROWS.filter((row) => every.some((scenario) => scenario.row === row))
+    const played = ormScenarios(every, diceOf(1)).map(({ orm, row }) => ({ orm, row }))
+    expect(played).toEqual(ORM_NAMES.flatMap((orm) => rows.map((row) => ({ orm, row }))))
   })
 })

@@ -1,6 +1,8 @@
 import { skipped } from '@onceward/testing'
-import { BROKERS, type BrokerName } from '../brokers/index.ts'
+import { BROKERS, type BrokerName, DEFAULT_BROKER } from '../brokers/index.ts'
 import { createDice, type Dice, seedOfCommit, shuffled } from '../support/dice.ts'
+import { ORM_NAMES } from '../support/workers/orm-inboxes.ts'
+import type { OrmName } from '../support/workers/protocol.ts'
 import { FATES, type Fate } from './cache.ts'
 import { ROWS, type Row, wordOf } from './rows.ts'
 
@@ -10,6 +12,8 @@ export interface Scenario {
   readonly fate: Fate
   readonly transaction: 'each' | 'batch'
   readonly to: 'the restarted process' | 'another process'
+  /** The ORM of the workers' handlers. Left out: they have a client of pg. */
+  readonly orm?: OrmName | undefined
 }
 
 /**
@@ -17,8 +21,32 @@ export interface Scenario {
  * with the commit, so that in time every scenario is played. It is printed, and ONCEWARD_E2E_SEED repeats it.
  */
 export function scenariosOf(broker: BrokerName): readonly Scenario[] {
-  if (process.env['ONCEWARD_CRASH_MATRIX'] === 'all') return everyScenario(broker)
-  return sampleOf(broker, createDice(seedOfCommit()))
+  const hasOrms = broker === DEFAULT_BROKER
+  if (process.env['ONCEWARD_CRASH_MATRIX'] === 'all') {
+    const every = everyScenario(broker)
+    return hasOrms ? [...every, ...ormScenarios(every, createDice(seedOfCommit()))] : every
+  }
+  const dice = createDice(seedOfCommit())
+  const drawn = sampleOf(broker, dice)
+  return hasOrms ? withOrms(drawn, dice) : drawn
+}
+
+/** An ORM reaches nothing but PostgreSQL, so one broker shows its crashes: every row once with each ORM. */
+export function ormScenarios(every: readonly Scenario[], dice: Dice): readonly Scenario[] {
+  return ORM_NAMES.flatMap((orm) =>
+    [...new Set(every.map(({ row }) => row))].flatMap((row) => {
+      const drawn = dice.pick(every.filter((scenario) => scenario.row === row))
+      return drawn === undefined ? [] : [{ ...drawn, orm }]
+    }),
+  )
+}
+
+/** Two ORMs take the place of pg in as many scenarios, which takes no more time. */
+export function withOrms(scenarios: readonly Scenario[], dice: Dice): readonly Scenario[] {
+  const orms = shuffled(ORM_NAMES, dice).slice(0, 2)
+  return scenarios.map((scenario, index) =>
+    index < orms.length ? { ...scenario, orm: orms[index] } : scenario,
+  )
 }
 
 /** Scenarios of one commit and broker. `npm run nightly` plays all. */
@@ -66,8 +94,14 @@ function sample(scenarios: readonly Scenario[], dice: Dice): readonly Scenario[]
   return chosen
 }
 
-export function nameOf({ row, fate, transaction, to }: Scenario): string {
-  const name = [row.case, `Redis ${fate}`, `transaction '${transaction}'`, `redelivered to ${to}`]
+export function nameOf({ row, fate, transaction, to, orm }: Scenario): string {
+  const name = [
+    row.case,
+    orm,
+    `Redis ${fate}`,
+    `transaction '${transaction}'`,
+    `redelivered to ${to}`,
+  ]
     .filter((part) => part !== undefined)
     .join(', ')
   return row.trap === undefined ? name : `${row.trap}: ${name}`

@@ -15,6 +15,8 @@ const VICTIM = 'order-victim'
 const OTHERS: readonly Order[] = ['order-1', 'order-2', 'order-3', 'order-4'].map((id) => ({ id }))
 /** The victim's effect on the wire: two parameters, each after its length. Other transactions name the victim too. */
 const EFFECT = `${VICTIM}\0\0\0\u0005first`
+/** MikroORM writes parameters into the text. */
+const EFFECT_IN_TEXT = `'${VICTIM}', 'first'`
 /** Long: a failed event becomes due when the test says so, not by the time that passes on a slow machine. */
 const RETRY_MS = 300_000
 /** The longest wait of a message that the dead worker deferred. */
@@ -22,17 +24,17 @@ const LONGEST_DEFER_MS = 2_000
 
 /** One worker dies at the point, another one takes over, and then the database and the broker are checked. */
 export async function play(scenario: Scenario, broker: RunningBroker): Promise<void> {
-  const { row, fate, transaction } = scenario
+  const { orm, row, fate, transaction } = scenario
   await using cache = await openCache(fate)
   await using testbed = await Testbed.open({
     queue: await broker.createQueue(),
     worker: {
-      ...{ transaction, retryBaseMs: RETRY_MS, random: 0.5, longestDeferMs: LONGEST_DEFER_MS },
+      ...{ orm, transaction, retryBaseMs: RETRY_MS, random: 0.5, longestDeferMs: LONGEST_DEFER_MS },
       ...{ replies: isOfReply(row), splits: row.split === true },
       ...cache.config,
     },
   })
-  await using first = await firstWorker(testbed, row)
+  await using first = await firstWorker(testbed, scenario)
   // If Redis is down, the budget for it is as short as in production.
   const next = fate === 'down' ? { redisBudgetMs: 20 } : {}
   const other = scenario.to === 'another process' ? testbed.spawn('other', next) : undefined
@@ -90,7 +92,7 @@ interface Doomed extends AsyncDisposable {
   die(): Promise<void>
 }
 
-async function firstWorker(testbed: Testbed, { death }: Row): Promise<Doomed> {
+async function firstWorker(testbed: Testbed, { orm, row: { death } }: Scenario): Promise<Doomed> {
   if (death.kind === 'at') {
     const worker = testbed.spawn('first', { crash: { at: death.point, id: VICTIM } })
     return {
@@ -105,7 +107,8 @@ async function firstWorker(testbed: Testbed, { death }: Row): Promise<Doomed> {
   }
   const { arrives } = death
   const target = targetOf(testbed.databaseUrl)
-  const severed = await severCommit(target, { text: EFFECT, arrives, by: 'silence' })
+  const text = orm === 'mikro-orm' ? EFFECT_IN_TEXT : EFFECT
+  const severed = await severCommit(target, { text, arrives, by: 'silence' })
   const worker = testbed.spawn('first', {
     databaseUrl: through(testbed.databaseUrl, severed.proxy),
   })

@@ -1,7 +1,6 @@
 import { appendFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { FatalError, type GuardEvent, type Handler } from '@onceward/core'
-import type { PoolClient } from 'pg'
 import { type Crashes, die } from '../crash/crash.ts'
 import type { Order, WorkerConfig } from './protocol.ts'
 import { reached } from './worker-channel.ts'
@@ -9,28 +8,39 @@ import { reached } from './worker-channel.ts'
 const EFFECT = 'insert into effects (id, worker, attempt) values ($1, $2, $3)'
 const CHARGE = 'update balances set cents = cents + $2 where account = $1'
 
-/** An ordinary handler: one insert for each event, and then the deed of its order. */
+/** Sends a statement in the transaction of an event. Resolves with its rows. */
+export type Send = (
+  text: string,
+  values?: readonly (string | number)[],
+) => Promise<readonly unknown[]>
+
+/**
+ * An ordinary handler: one insert for each event, and then the deed of its order.
+ *
+ * @param sendOn - How the handle of the worker's inbox sends a statement.
+ */
 export function createHandler(
   { name, runsFile }: WorkerConfig,
   crash: Crashes,
-): Handler<Order, PoolClient> {
-  const handle = async (event: GuardEvent<Order>, tx: PoolClient): Promise<void> => {
+  sendOn: (tx: unknown) => Send,
+): Handler<Order, unknown> {
+  const handle = async (event: GuardEvent<Order>, send: Send): Promise<void> => {
     const { id, takesMs, charge } = event.payload
-    await tx.query(EFFECT, [id, name, event.attempt])
-    if (charge !== undefined) await tx.query(CHARGE, [charge.account, charge.cents])
+    await send(EFFECT, [id, name, event.attempt])
+    if (charge !== undefined) await send(CHARGE, [charge.account, charge.cents])
     if (takesMs !== undefined) await sleep(takesMs)
-    await doDeed(event, tx)
+    await doDeed(event, send)
     await crash.at('in-transaction', [id])
   }
   return (event, { tx }) => {
     const { id, deed } = event.payload
     appendFileSync(runsFile, `${name} ${id} ${event.attempt}\n`)
     if (deed === 'throw-at-once' && event.attempt === 1) throw new TypeError('no promise was made')
-    return handle(event, tx)
+    return handle(event, sendOn(tx))
   }
 }
 
-async function doDeed({ payload, attempt }: GuardEvent<Order>, tx: PoolClient): Promise<void> {
+async function doDeed({ payload, attempt }: GuardEvent<Order>, send: Send): Promise<void> {
   const { id, deed } = payload
   switch (deed) {
     case undefined:
@@ -44,19 +54,19 @@ async function doDeed({ payload, attempt }: GuardEvent<Order>, tx: PoolClient): 
     case 'fail-always':
       throw new Error('every attempt fails')
     case 'fatal-until-mended': {
-      const { rowCount } = await tx.query('select from mended where id = $1', [id])
-      if (rowCount === 0) throw new FatalError('not mended yet')
+      const rows = await send('select id from mended where id = $1', [id])
+      if (rows.length === 0) throw new FatalError('not mended yet')
       return
     }
     case 'stall':
       await reached('stall')
-      await tx.query('insert into afterwards (id) values ($1)', [id])
+      await send('insert into afterwards (id) values ($1)', [id])
       return
     case 'break-connection':
-      await tx.query('select pg_terminate_backend(pg_backend_pid())')
+      await send('select pg_terminate_backend(pg_backend_pid())')
       return
     case 'fill-disk':
-      await tx.query('select fill_disk()')
+      await send('select fill_disk()')
       return
     case 'throw-type-error':
       if (attempt === 1) throw new TypeError('undefined has no properties')

@@ -79,6 +79,16 @@ export interface Source {
   readonly kind: string
 }
 
+/** The ORMs that a worker's handler may have in place of pg. */
+export type OrmName =
+  | 'knex'
+  | 'drizzle'
+  | 'drizzle-postgres-js'
+  | 'postgres-js'
+  | 'prisma'
+  | 'typeorm'
+  | 'mikro-orm'
+
 export interface WorkerConfig {
   readonly name: string
   readonly databaseUrl: string
@@ -96,6 +106,8 @@ export interface WorkerConfig {
   readonly consumer?: string | undefined
   /** What makes two messages the same event: the id of the order, or the position. Default: the order. */
   readonly identity?: 'order' | 'position' | undefined
+  /** The ORM in whose transaction the handler writes. Default: none, its client is that of pg. */
+  readonly orm?: OrmName | undefined
   readonly poolMax?: number | undefined
   readonly concurrency?: number | undefined
   readonly leaseMs?: number | undefined
