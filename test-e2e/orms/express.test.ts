@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import { randomUUID } from 'node:crypto'
 import { createHttpGuard } from '@onceward/http'
 import { migrate } from '@onceward/postgres'

@@ -5,6 +5,7 @@ import { inboxConformance } from '@onceward/testing/conformance'
 import pg from 'pg'
 import { afterAll, afterEach, beforeAll, describe } from 'vitest'
 import { passTime } from './fixtures/inbox.ts'
+import { drawn } from './fixtures/orms/drawn.ts'
 import { ORMS } from './fixtures/orms/index.ts'
 import type { ConnectedOrm } from './fixtures/orms/orm-under-test.ts'
 import { deadLetters } from './operators/dead-letters.ts'
@@ -37,11 +38,8 @@ function closing(inbox: Inbox<unknown>): Inbox<unknown> {
   }
 }
 
-/** One of them runs for every commit, chosen by the commit, and the others every night. */
-const played = Number(process.env['ONCEWARD_COMMIT_SEED'] ?? 0) % ORMS.length
-
 for (const [index, { name, connect }] of ORMS.entries()) {
-  describe(name, index === played ? {} : { tags: ['nightly'] }, () => {
+  describe(name, drawn(index, { of: ORMS.length, count: 1 }), () => {
     let orm: ConnectedOrm
     beforeAll(async () => {
       orm = await connect(url, 10)

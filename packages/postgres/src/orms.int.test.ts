@@ -2,6 +2,7 @@ import { database, proxy, type TcpProxy } from '@onceward/testing'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { CASES, type OrmTestbed } from './fixtures/orms/cases.ts'
+import { drawn } from './fixtures/orms/drawn.ts'
 import { ORMS } from './fixtures/orms/index.ts'
 import { CASE_NAMES, ORM_TABLE } from './fixtures/orms/table.ts'
 import { migrate } from './operators/migrate.ts'
@@ -33,16 +34,22 @@ it('the table of the documents has the cases that are played, for the ORMs that 
   expect(ORMS.map(({ name }) => name)).toEqual(Object.keys(ORM_TABLE))
 })
 
-describe.each(ORMS)('handlers in the transaction of $name', ({ connect, name }) => {
-  let testbed: OrmTestbed
-  beforeAll(async () => {
-    const [orm, single] = await Promise.all([connect(through, 6), connect(through, 1)])
-    testbed = { orm, single, pool, link }
-  })
-  afterAll(() => Promise.all([testbed.orm.close(), testbed.single.close()]))
+for (const [index, { connect, name }] of ORMS.entries()) {
+  describe(
+    `handlers in the transaction of ${name}`,
+    drawn(index, { of: ORMS.length, count: 2 }),
+    () => {
+      let testbed: OrmTestbed
+      beforeAll(async () => {
+        const [orm, single] = await Promise.all([connect(through, 6), connect(through, 1)])
+        testbed = { orm, single, pool, link }
+      })
+      afterAll(() => Promise.all([testbed.orm.close(), testbed.single.close()]))
 
-  const played = CASES.filter((each) => ORM_TABLE[name]?.differs?.[each.name] === undefined)
-  for (const { isSlow, name: title, run } of played) {
-    it(title, isSlow === true ? { tags: ['nightly'] } : {}, () => run(testbed))
-  }
-})
+      const played = CASES.filter((each) => ORM_TABLE[name]?.differs?.[each.name] === undefined)
+      for (const { isSlow, name: title, run } of played) {
+        it(title, isSlow === true ? { tags: ['nightly'] } : {}, () => run(testbed))
+      }
+    },
+  )
+}
