@@ -1,4 +1,5 @@
 import { hasMethod, isError, refuseUnfitClient } from '@onceward/core/adapter'
+import type { RedisUser } from './errors.ts'
 
 /** ioredis and iovalkey: single node, Sentinel, Cluster. */
 export interface IoredisLike {
@@ -32,7 +33,7 @@ export interface ScriptCall {
 export type Evaluate = (call: ScriptCall) => Promise<unknown>
 
 /** Runs scripts by their hash, and sends the text if the server does not know the hash. */
-export function toEvaluate(client: RedisLike, user = 'redisLeases'): Evaluate {
+export function toEvaluate(client: RedisLike, user: RedisUser = 'redisLeases'): Evaluate {
   const { byHash, byText } = waysOf(client, user)
   return async (call) => {
     try {
@@ -45,7 +46,7 @@ export function toEvaluate(client: RedisLike, user = 'redisLeases'): Evaluate {
 }
 
 /** @throws {@link ConfigurationError} for anything but a client, such as a URL. */
-function waysOf(client: RedisLike, user: string): Ways {
+function waysOf(client: RedisLike, user: RedisUser): Ways {
   if (hasMethod(client, 'evalSha')) return ofNodeRedis(client as NodeRedisLike)
   refuseUnfitClient(user, client, { expected: 'a Redis client', methods: ['evalsha'] })
   return ofIoredis(client as IoredisLike)
@@ -107,4 +108,21 @@ function alone(
 
 function isNoScript(error: unknown): boolean {
   return isError(error) && error.message.startsWith('NOSCRIPT')
+}
+
+interface MayConfigure {
+  config?(subcommand: 'GET', name: string): Promise<unknown>
+  configGet?(name: string): Promise<unknown>
+}
+
+/** A setting of the server, where client, user and server let it be read. A script may not ask for it. */
+export async function settingOf(client: RedisLike, name: string): Promise<string | undefined> {
+  const { config, configGet } = client as MayConfigure
+  try {
+    const answer = await (configGet?.call(client, name) ?? config?.call(client, 'GET', name))
+    const value: unknown = Array.isArray(answer) ? answer[1] : Reflect.get(Object(answer), name)
+    return value === undefined ? undefined : String(value)
+  } catch {
+    return undefined
+  }
 }

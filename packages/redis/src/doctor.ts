@@ -126,6 +126,33 @@ export function demandVersion(version: string | undefined): void {
   )
 }
 
+/** `redisInbox` has effects in this Redis, which the last second of writes would take with it. */
+export function durabilityFindings(
+  info: ReadonlyMap<string, string>,
+  fsync: string | undefined,
+): readonly Finding[] {
+  if (info.get('aof_enabled') !== '1' || fsync === 'always') return []
+  if (fsync === undefined) {
+    return [
+      {
+        finding:
+          'Effects are in this Redis, and whether it loses its last second of writes could not be read with CONFIG GET appendfsync',
+        remedy: 'ACL SETUSER <user> +config|get, or make sure of `appendfsync always`',
+      },
+    ]
+  }
+  const lost =
+    fsync === 'everysec'
+      ? 'its last second of writes'
+      : 'all writes that the system has not written to the disk'
+  return [
+    {
+      finding: `Effects are in this Redis, and if its machine stops it loses ${lost}, with their events (appendfsync ${fsync})`,
+      remedy: 'CONFIG SET appendfsync always',
+    },
+  ]
+}
+
 /** Settings of the server that do not fit. */
 export function findings(info: ReadonlyMap<string, string>, isTruth: boolean): readonly Finding[] {
   const policy = info.get('maxmemory_policy')

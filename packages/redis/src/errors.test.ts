@@ -72,6 +72,20 @@ describe('the error of a failed call', () => {
     )
   })
 
+  // Red when every function names the options and the rights of redisLeases.
+  test.each([
+    ['redisInbox', 'OOM not allowed', 'shorten `dedupWindowMs`'],
+    ['approximateDedup', 'OOM not allowed', 'shorten `windowMs`'],
+    ['redisInbox', 'NOPERM no permissions', '+zrangebyscore'],
+    ['approximateDedup', 'NOPERM no permissions', '+sismember'],
+    ['redisInbox', 'Connection is closed', 'give `redisInbox()` a client that stays'],
+    ['approximateDedup', 'Connection in subscriber mode, only', 'give `approximateDedup()` a'],
+  ] as const)('of %s after %j says: %s', (user, message, remedy) => {
+    const { message: text } = toStoreError(new Error(message), 'commit', user)
+    expect(text).toContain(remedy)
+    expect(text).not.toMatch(/redisLeases|rememberDoneMs/)
+  })
+
   test('is the typed one, if it has one already', () => {
     const typed = new ConfigurationError('other keys')
     expect(toStoreError(typed, 'claim')).toBe(typed)

@@ -1,9 +1,32 @@
 import { ConfigurationError, OncewardError, StoreUnavailableError } from '@onceward/core'
 import { isError, messageOf } from '@onceward/core/adapter'
 
+/** The function whose call failed: what shortens its data, and the rights that its scripts need. */
+const USERS = {
+  redisLeases: {
+    shorten: 'rememberDoneMs',
+    rights:
+      '`~{o:*` and `+evalsha +eval +script|load +time +exists +get +set +del +hget +hmget +hrandfield +hset +pexpire ' +
+      '+pttl +info`',
+  },
+  redisInbox: {
+    shorten: 'dedupWindowMs',
+    rights:
+      '`~{tag}*` for its `hashTag` (without one all keys, `~*`), ' +
+      '`+evalsha +eval +script|load +time +get +set +del +pexpire +hget +hset +hsetnx +zadd +zrem +zrangebyscore +type ' +
+      '+dump +zscore +xinfo +info +command`, and every command that your handlers collect',
+  },
+  approximateDedup: {
+    shorten: 'windowMs',
+    rights:
+      '`~{o:*` and `+evalsha +eval +script|load +time +get +incr +getbit +setbit +sadd +sismember +pexpire`',
+  },
+} as const satisfies Readonly<Record<string, { shorten: string; rights: string }>>
+export type RedisUser = keyof typeof USERS
+
 /** Error codes of Redis and what to do about them. https://redis.io/docs/latest/develop/reference/protocol-spec/#simple-errors */
-const REMEDIES: Readonly<Record<string, string>> = {
-  OOM: 'it is full: raise `maxmemory` or shorten `rememberDoneMs`',
+const REMEDIES: Readonly<Record<string, string | ((user: RedisUser) => string)>> = {
+  OOM: (user) => `it is full: raise \`maxmemory\` or shorten \`${USERS[user].shorten}\``,
   READONLY: 'it is a replica: connect to the primary',
   LOADING: 'it is loading its data',
   MASTERDOWN: 'its primary is down',
@@ -17,9 +40,8 @@ const REMEDIES: Readonly<Record<string, string>> = {
   NOAUTH: 'it requires a password: set `password` of its client, or the password in its URL',
   WRONGPASS:
     'the user or the password is wrong: correct them in the options or the URL of its client',
-  NOPERM:
-    'the user may not run the scripts, or what is in them: grant `~{o:*` and `+evalsha +eval +script|load +time ' +
-    '+exists +get +set +del +hget +hmget +hrandfield +hset +pexpire +pttl +info`',
+  NOPERM: (user) =>
+    `the user may not run the scripts, or what is in them: grant ${USERS[user].rights}`,
   UNKNOWN:
     'it does not know a command that onceward or its client needs: take the `rename-command` of this command out of ' +
     'redis.conf, connect past the proxy, or for INFO give ioredis `enableReadyCheck: false`',
@@ -27,14 +49,15 @@ const REMEDIES: Readonly<Record<string, string>> = {
 }
 
 /** What the clients say about themselves, without a code. */
-const OF_CLIENT: readonly (readonly [RegExp, string])[] = [
+const OF_CLIENT: readonly (readonly [RegExp, (user: RedisUser) => string])[] = [
   [
     /^(Connection|The client) is closed/,
-    'its client was closed, or was never connected: give `redisLeases()` a client that stays connected',
+    (user) =>
+      `its client was closed, or was never connected: give \`${user}()\` a client that stays connected`,
   ],
   [
     /monitoring mode|interact with the keyspace|subscriber mode|only \(P\|S\)SUBSCRIBE/,
-    'its client subscribes or monitors: give `redisLeases()` a client of its own',
+    (user) => `its client subscribes or monitors: give \`${user}()\` a client of its own`,
   ],
 ]
 
@@ -42,17 +65,22 @@ const OF_CLIENT: readonly (readonly [RegExp, string])[] = [
 const SETTINGS: ReadonlySet<string> = new Set(['NOAUTH', 'NOPERM', 'UNKNOWN', 'WRONGPASS'])
 
 /** Any error of the client or the server as a typed error, with the original as its cause. */
-export function toStoreError(error: unknown, doing: string): OncewardError {
+export function toStoreError(
+  error: unknown,
+  doing: string,
+  user: RedisUser = 'redisLeases',
+): OncewardError {
   if (OncewardError.is(error)) return error
   const message = messageOf(error)
-  const remedy = remedyOf(message)
+  const remedy = remedyOf(message, user)
   // The texts of ioredis are sentences.
   const because = remedy === undefined ? message.replace(/\.$/, '') : `${remedy} (${message})`
   return new StoreUnavailableError(`Redis failed at ${doing}: ${because}.`, { cause: error })
 }
 
-function remedyOf(message: string): string | undefined {
-  return REMEDIES[codeOf(message)] ?? OF_CLIENT.find(([text]) => text.test(message))?.[1]
+function remedyOf(message: string, user: RedisUser): string | undefined {
+  const remedy = REMEDIES[codeOf(message)] ?? OF_CLIENT.find(([text]) => text.test(message))?.[1]
+  return typeof remedy === 'function' ? remedy(user) : remedy
 }
 
 /** The error of a start: a {@link ConfigurationError} if only other settings of the server end it. */

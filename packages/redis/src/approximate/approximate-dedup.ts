@@ -139,7 +139,7 @@ class RememberedIds {
       const asked = evaluate({ ...scripts[script], keys: [this.#shardOf(bytes)], args })
       return await inBudget(asked, { runtime: systemRuntime, budgetMs: BUDGET_MS })
     } catch (error) {
-      throw toStoreError(error, `dedup ${script}`)
+      throw toStoreError(error, `dedup ${script}`, 'approximateDedup')
     }
   }
 

@@ -40,7 +40,7 @@ export function inboxCalls(evaluate: Evaluate, scripts: InboxScripts): InboxCall
       try {
         return await ask(call)
       } catch (error) {
-        throw toStoreError(error, call.script)
+        throw toStoreError(error, call.script, 'redisInbox')
       }
     },
     send: async (call) => {
@@ -48,7 +48,7 @@ export function inboxCalls(evaluate: Evaluate, scripts: InboxScripts): InboxCall
         return { kind: 'answered', answer: await ask(call) }
       } catch (error) {
         const kind = isRefusal(error) ? 'refused' : 'unknown'
-        return { kind, error: toStoreError(error, call.script) }
+        return { kind, error: toStoreError(error, call.script, 'redisInbox') }
       }
     },
   }

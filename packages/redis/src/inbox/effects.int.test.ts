@@ -1,9 +1,16 @@
 import { randomUUID } from 'node:crypto'
-import { createGuard, type Delivery, type Guard, type OutcomeRecord } from '@onceward/core'
+import {
+  createBatchGuard,
+  createGuard,
+  type Delivery,
+  type Guard,
+  type OutcomeRecord,
+} from '@onceward/core'
 import { toDelivery } from '@onceward/core/memory'
 import { type RedisConnection, redis, type Server } from '@onceward/testing'
 import { silent } from '@onceward/testing/conformance'
 import { Redis } from 'ioredis'
+import { createClientPool } from 'redis'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { cluster } from '../fixtures/cluster.ts'
 import type { RedisTransaction } from './handle.ts'
@@ -405,5 +412,106 @@ test('on a cluster a hash tag is demanded, and effect and mark are in one slot',
   expect(await guard.process(delivery)).toMatchObject({ kind: 'ack' })
   expect(await guard.process(delivery)).toMatchObject({ kind: 'ack' })
   expect(await own.get('{shop}n')).toBe('1')
+  own.disconnect()
+})
+
+test('a message that is split, and a batch handler, apply each event once', async () => {
+  const hashTag = randomUUID()
+  const inbox = redisInbox(client, { hashTag })
+  const common = { inbox, logger: silent, retry: { attempts: 1 } } as const
+  interface Item {
+    readonly id: string
+  }
+  const runs: string[] = []
+  const split = createGuard(
+    {
+      ...{ ...common, consumer: 'split' },
+      split: ({ payload }: { payload: { items: Item[] } }) => payload.items,
+      eventKey: ({ payload }) => (payload as Item).id,
+    },
+    async ({ payload }, { tx }) => {
+      runs.push((payload as Item).id)
+      tx.incrBy(`{${hashTag}}split`, 1)
+      if ((payload as Item).id === 'bad') throw new Error('poison')
+    },
+  )
+  const message = (...ids: string[]) => toDelivery({ items: ids.map((id) => ({ id })) })
+  expect(await split.process(message('a', 'bad', 'b'))).toMatchObject({ kind: 'ack' })
+  expect(await split.process(message('b', 'c', 'a'))).toMatchObject({ kind: 'ack' })
+  expect(await client.get(`{${hashTag}}split`)).toBe('3')
+  expect(runs.toSorted()).toEqual(['a', 'b', 'bad', 'c'])
+  expect(await inbox.deadLetters('split')).toMatchObject([{ key: 'bad' }])
+
+  const batch = createBatchGuard({ ...common, consumer: 'batch' }, async (events, { tx }) => {
+    tx.incrBy(`{${hashTag}}batch`, events.length)
+    if (events.some(({ payload }) => (payload as { n: number }).n === 2)) throw new Error('poison')
+  })
+  const deliveries = [1, 2, 3, 4].map((n) => toDelivery({ n }))
+  for (const by of ['processed', 'duplicate']) {
+    const settled = await batch.processBatch(deliveries)
+    expect(settled).toMatchObject([{ by }, { kind: 'dead-letter' }, { by }, { by }])
+  }
+  expect(await client.get(`{${hashTag}}batch`)).toBe('3')
+})
+
+describe.each([
+  ['always', []],
+  ['everysec', ['it loses its last second of writes']],
+  ['no', ['it loses all writes that the system has not written']],
+  ['unreadable', ['could not be read with CONFIG GET']],
+])('a guard that starts beside appendfsync %s', (value, findings) => {
+  test.each(['ioredis', 'node-redis'])(
+    `warns of ${findings.length} settings on %s`,
+    async (kind) => {
+      const isReadable = value !== 'unreadable'
+      const appendfsync = isReadable ? value : 'everysec'
+      await using own = await redis({ native: true, settings: { appendonly: 'yes', appendfsync } })
+      const admin = new Redis(own.connection.port)
+      if (!isReadable) await admin.call('ACL', 'SETUSER', 'default', '-config')
+      const pool = createClientPool({ url: own.connection.url })
+      await pool.connect()
+      const found: string[] = []
+      const warn = (fields: object): void => void found.push(String(Reflect.get(fields, 'finding')))
+      const inbox = redisInbox(kind === 'ioredis' ? admin : pool)
+      const guard = createGuard({ consumer: 'stock', inbox, logger: { ...silent, warn } }, () => {})
+      await guard.process(toDelivery({}))
+      expect(found).toEqual(findings.map((text) => expect.stringContaining(text)))
+      admin.disconnect()
+      pool.destroy()
+    },
+  )
+})
+
+// Red when the error names fewer rights than the scripts need.
+test('a user with the rights that the error names can run every event', async () => {
+  const name = `u${randomUUID().slice(0, 8)}`
+  const asUser = (...rights: string[]) =>
+    client.call('ACL', 'SETUSER', name, 'reset', 'on', '>pw', `~{${name}}*`, ...rights)
+  await asUser('+evalsha', '+eval')
+  const { port } = server.connection
+  const own = new Redis({ port, username: name, password: 'pw', enableReadyCheck: false })
+  const start = () => {
+    const inbox = redisInbox(own, { hashTag: name })
+    const options = { consumer: 'stock', inbox, logger: silent, retry: { attempts: 1 } } as const
+    return {
+      inbox,
+      guard: createGuard(options, async ({ payload }, { tx }) => {
+        await tx.watch(`{${name}}n`)
+        tx.incrBy(`{${name}}n`, 1)
+        if (payload === 'bad') throw new Error('poison')
+      }),
+    }
+  }
+  const refused: unknown = await start()
+    .guard.process(toDelivery(1))
+    .catch((error: unknown) => error)
+  expect(refused).toMatchObject({ name: 'ConfigurationError' })
+  const named = String(refused).match(/\+[^ `]+/g) ?? []
+  await asUser(...named, '+incrby')
+  const { guard, inbox } = start()
+  expect(await guard.process(toDelivery(1))).toMatchObject({ kind: 'ack' })
+  expect(await guard.process(toDelivery('bad'))).toMatchObject({ kind: 'dead-letter' })
+  const [letter] = await inbox.deadLetters('stock')
+  expect(letter && (await inbox.discard('stock', letter.ref))).toBe(true)
   own.disconnect()
 })

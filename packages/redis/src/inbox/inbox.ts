@@ -1,11 +1,17 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import { ConfigurationError, type Inbox } from '@onceward/core'
-import type { ConsumerRegistration, DeadLetter, DeadLetterRef } from '@onceward/core/ports'
-import { type RedisLike, toEvaluate } from '../client.ts'
-import { demandVersion, findings } from '../doctor.ts'
+import {
+  type ConsumerRegistration,
+  type DeadLetter,
+  type DeadLetterRef,
+  systemRuntime,
+} from '@onceward/core/ports'
+import { type RedisLike, settingOf, toEvaluate } from '../client.ts'
+import { demandVersion, durabilityFindings, findings } from '../doctor.ts'
 import { needsOneNode } from '../errors.ts'
 import { clock } from '../lua/clock.ts'
-import { type InboxCalls, inboxCalls, openInbox } from './calls.ts'
+import { inBudget } from '../time-budget.ts'
+import { type InboxCalls, inboxCalls, type Opened, openInbox } from './calls.ts'
 import type { RedisTransaction } from './handle.ts'
 import { InboxKeys, nameOf, refOf } from './keys.ts'
 import { createInboxScripts, type InboxScripts } from './lua.ts'
@@ -68,10 +74,17 @@ export function inboxOf(
 ): RedisInbox {
   const keys = new InboxKeys(inboxOptions(options))
   const calls = inboxCalls(toEvaluate(redis, 'redisInbox'), scripts)
+  let isTold = false
   const recordsOf = (consumer: string): Records =>
     new Records(calls.call, keys, { consumer, dedupWindowMs: 0 })
   return {
-    open: (registration) => open(calls, keys, registration),
+    open: async (registration) => {
+      const opened = await open(calls, keys, registration)
+      // Guards that share an inbox have one server.
+      if (!isTold) await warnOfSettings(redis, opened.info, registration)
+      isTold = true
+      return opened.session
+    },
     deadLetters: async (consumer, most = MOST_LETTERS) => {
       const records = recordsOf(consumer)
       const names = await records.letters(most)
@@ -115,7 +128,7 @@ async function open(
   calls: InboxCalls,
   keys: InboxKeys,
   registration: ConsumerRegistration,
-): Promise<RedisInboxSession> {
+): Promise<{ readonly session: RedisInboxSession; readonly info: Opened['info'] }> {
   const { consumer, fingerprintRule, logger } = registration
   const secret = randomBytes(32).toString('base64')
   const opened = await openInbox(calls.call, {
@@ -134,10 +147,26 @@ async function open(
       'another guard of this consumer uses another fingerprint rule: use the same rule in all processes',
     )
   }
-  for (const { finding, remedy } of findings(info, true)) {
+  const session = new RedisInboxSession({
+    ...{ calls, keys, hasJson, registration, secret: opened.secret },
+  })
+  return { session, info }
+}
+
+/** A server that answers nothing more must not hold the start of the guard. */
+const SETTING_MS = 1_000
+
+async function warnOfSettings(
+  redis: RedisLike,
+  info: Opened['info'],
+  { consumer, logger }: ConsumerRegistration,
+): Promise<void> {
+  const asked = settingOf(redis, 'appendfsync')
+  const budget = { runtime: systemRuntime, budgetMs: SETTING_MS }
+  const fsync = await inBudget(asked, budget).catch(() => undefined)
+  for (const { finding, remedy } of [...findings(info, true), ...durabilityFindings(info, fsync)]) {
     logger.warn({ consumer, finding, remedy }, 'a setting of Redis does not fit an inbox in it')
   }
-  return new RedisInboxSession({ calls, keys, hasJson, registration, secret: opened.secret })
 }
 
 const untagged = (cause?: unknown): ConfigurationError =>
