@@ -31,7 +31,7 @@ afterAll(async () => {
 function announcer(url: string, stream: string, death: Death) {
   const { NODE_OPTIONS: _, ...env } = process.env
   const execArgv = ['--conditions=@onceward/source', '--no-warnings']
-  const file = join(import.meta.dirname, 'announcer.ts')
+  const file = join(import.meta.dirname, 'announcer-main.ts')
   const args = [url, String(server.connection.port), stream, death]
   const child = fork(file, args, { env, execArgv, stdio: ['ignore', 'pipe', 'inherit', 'ipc'] })
   const ended = once(child, 'exit')
