@@ -158,6 +158,14 @@ grant delete on :"schema".refused_messages, :"schema".failed_event_parts to once
 create policy operator_discards on :"schema".failed_event_parts for delete to onceward_operator using (true);
 create policy operator_discards on :"schema".refused_messages for delete to onceward_operator using (true);
 
+-- It reads the messages of the outbox. It sends dead ones again or gives them up, and changes nothing else about them.
+grant select, delete on :"schema".outbox_messages to onceward_operator;
+grant update (state, attempt) on :"schema".outbox_messages to onceward_operator;
+create policy operator_reads on :"schema".outbox_messages for select to onceward_operator using (true);
+create policy operator_replays on :"schema".outbox_messages for update to onceward_operator
+  using (state = 'x') with check (state = 'q');
+create policy operator_discards on :"schema".outbox_messages for delete to onceward_operator using (state = 'x');
+
 -- A replay lets the message be read again.
 grant select, delete on :"schema".suspect_messages to onceward_operator;
 create policy operator_replays on :"schema".suspect_messages to onceward_operator using (true);

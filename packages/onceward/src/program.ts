@@ -6,6 +6,7 @@ import { deadLettersCommand } from './commands/dead-letters.ts'
 import { doctorCommand } from './commands/doctor.ts'
 import { explainCommand } from './commands/explain.ts'
 import { migrateCommand } from './commands/migrate.ts'
+import { outboxCommand } from './commands/outbox.ts'
 import { statusCommand, watchCommand } from './commands/status.ts'
 import { sweepCommand } from './commands/sweep.ts'
 import type { ExitCode } from './exit-codes.ts'
@@ -31,6 +32,7 @@ export function createProgram(end: (code: ExitCode) => void): Command {
     .exitOverride()
   const commands = [
     ...[migrateCommand, doctorCommand, explainCommand, deadLettersCommand],
+    outboxCommand,
     ...[statusCommand, watchCommand, sweepCommand, consoleCommand],
   ]
   for (const make of commands) program.addCommand(make(end))

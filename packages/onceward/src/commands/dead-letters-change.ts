@@ -1,4 +1,3 @@
-import { createInterface } from 'node:readline/promises'
 import type { OperatorReport, Untouched } from '@onceward/postgres'
 import { deadLetterChanges, GROUP_SIZE } from '@onceward/postgres/operator'
 import type { Command } from 'commander'
@@ -13,6 +12,7 @@ import { countsText } from '../render/dead-letters.ts'
 import { counted } from '../render/units.ts'
 import { visible } from '../render/visible.ts'
 import { command, type End, notEmpty, type Work, withDatabase } from './command.ts'
+import { saysYes } from './confirm.ts'
 import { type FilterFlags, filterOf, says, withFilters } from './dead-letter-options.ts'
 
 export interface ChangeFlags extends FilterFlags {
@@ -156,26 +156,13 @@ async function isConfirmed(verb: string, targets: readonly Target[]): Promise<bo
       `${counted(targets.length, 'dead letter')} would be changed. Without a terminal, give --yes.`,
     )
   }
-  const asked = createInterface({ input: process.stdin, output: process.stderr })
-  try {
-    const groups = Map.groupBy(
-      targets,
-      ({ consumer = '', reason = '' }) => `${consumer}\0${reason}`,
-    )
-    const counts = [...groups].map(([name, group]) => {
-      const [consumer = '', reason = ''] = name.split('\0')
-      return { consumer, reason, count: group.length }
-    })
-    const list = counts.every(({ consumer }) => consumer === '') ? '' : `${countsText(counts)}\n`
-    const question = `${list}Really ${verb} ${counted(targets.length, 'dead letter')}? [y/N] `
-    const gone = new AbortController()
-    // Ctrl-C or Ctrl-D.
-    asked.once('close', () => gone.abort())
-    const answer = await asked.question(question, { signal: gone.signal }).catch(() => '')
-    return /^y(es)?$/i.test(answer.trim())
-  } finally {
-    asked.close()
-  }
+  const groups = Map.groupBy(targets, ({ consumer = '', reason = '' }) => `${consumer}\0${reason}`)
+  const counts = [...groups].map(([name, group]) => {
+    const [consumer = '', reason = ''] = name.split('\0')
+    return { consumer, reason, count: group.length }
+  })
+  const list = counts.every(({ consumer }) => consumer === '') ? '' : `${countsText(counts)}\n`
+  return saysYes(`${list}Really ${verb} ${counted(targets.length, 'dead letter')}?`)
 }
 
 const SHOW_EACH_MS = 100

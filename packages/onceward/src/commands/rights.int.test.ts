@@ -54,6 +54,18 @@ test('the role of operators is enough for every command that says so, and no mor
   const forbidden = /^3 onceward: The database role lacks rights .*docs\/least-privilege\.sql\.$/
   expect(await run('dead-letters', 'replay', '--all', '--by', 'alice', '--yes')).toMatch(forbidden)
   expect(await run('dead-letters', 'discard', '--all', '--why', 'x', '--yes')).toBe('0')
+  await at.pool.query(`insert into onceward.outbox_messages (bucket, state, message_id, destination, envelope, payload, failed_at)
+    select 0, state::"char", state || n, 'pay', '{}', '{}', now() from unnest(array['x', 'q']) state, generate_series(1, 2) n`)
+  expect(await run('outbox', 'list')).toBe('0')
+  expect(await run('outbox', 'replay', 'x1')).toBe('0')
+  expect(await run('outbox', 'discard', '--all', '--yes')).toBe('0')
+  await using database = openDatabase(roles.operator, 'onceward')
+  const changed = async (sql: string) => (await database.pool.query(sql)).rowCount
+  expect(await changed('delete from onceward.outbox_messages')).toBe(0)
+  expect(await changed("update onceward.outbox_messages set state = 'q'")).toBe(0)
+  await expect(changed("update onceward.outbox_messages set payload = ''")).rejects.toThrow(
+    'permission denied',
+  )
   expect(await run('sweep')).toMatch(forbidden)
   // Red before: the clock was confirmed for all guards, and then the sweep failed.
   expect(await run('sweep', '--trust-clock')).toMatch(forbidden)

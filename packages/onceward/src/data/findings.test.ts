@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import type { OutboxStatus } from './outbox.ts'
 import { type ServerFacts, serverFindings } from './server-findings.ts'
 import type { ConsumerStatus, Status, TableStatus } from './status.ts'
 import { type Horizons, tableFindings } from './table-findings.ts'
@@ -54,7 +55,7 @@ const NONE: Horizons = new Map()
 function found(over: Partial<Status>, horizons = NONE, schema?: string) {
   const status: Status = {
     ...{ nowMs: NOW, version: 2, sweptAtMs: NOW, leases: null, ratesAreWhole: true },
-    ...{ consumers: [CONSUMER], tables: [TABLE], ...over },
+    ...{ consumers: [CONSUMER], tables: [TABLE], outbox: null, ...over },
   }
   return tableFindings(status, horizons, schema)
 }
@@ -124,6 +125,23 @@ test('a queue that redelivers longer than the window is an error, for its consum
       ]),
     ),
   ).toEqual([])
+})
+
+const OUTBOX: OutboxStatus = {
+  ...{ destination: 'pay', waiting: 1, delayed: 9, refused: 0, dead: 0, oldestWaitingMs: NOW },
+}
+
+test.each<readonly [Partial<OutboxStatus>, RegExp]>([
+  [{ oldestWaitingMs: NOW - HOUR }, /^1 message of the outbox to pay waits, the oldest for 1 h\.$/],
+  [
+    { oldestWaitingMs: NOW - HOUR, refused: 2 },
+    /^3 messages of the outbox to pay wait, the oldest for 1 h\.$/,
+  ],
+  [{ dead: 1 }, /^1 message of the outbox to pay is dead\.$/],
+])('an outbox with %j is one warning', (over, text) => {
+  expect(found({ outbox: [OUTBOX] })).toEqual([])
+  const findings = found({ outbox: [{ ...OUTBOX, ...over }] })
+  expect(findings).toMatchObject([{ severity: 'warning', finding: expect.stringMatching(text) }])
 })
 
 // Red before: a misspelt name was compared with nothing, and nothing was found.

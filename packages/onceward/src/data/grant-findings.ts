@@ -25,7 +25,7 @@ const rightsOf = (quoted: string): Readonly<Record<'operator' | 'consumer', read
           .join(' and '),
         grant: `grant select (${columns.join(', ')}) on ${quoted}.settings`,
       },
-      ...[reads('leases'), reads('workers')],
+      ...[reads('leases'), reads('workers'), reads('outbox_messages')],
     ],
     consumer: [
       {

@@ -1,6 +1,7 @@
 import { OWN_TABLES } from '@onceward/postgres/operator'
 import { type Database, ms, type Query } from './database.ts'
 import { counts, type DeadLetterCount } from './dead-letters.ts'
+import { type OutboxStatus, readOutbox } from './outbox.ts'
 import { type ConsumerWorkers, readWorkers } from './workers.ts'
 
 /** One consumer, as PostgreSQL knows it. */
@@ -53,6 +54,8 @@ export interface Status {
   readonly tables: readonly TableStatus[]
   /** Running leases in PostgreSQL; null if this login may not read them. */
   readonly leases: number | null
+  /** By destination; null if this login may not read it. */
+  readonly outbox: readonly OutboxStatus[] | null
   /** False if the table was too large to be read whole: rates are then a lower bound. */
   readonly ratesAreWhole: boolean
 }
@@ -86,6 +89,7 @@ export async function readStatus(
       }
     }),
     tables: await query<TableStatus>(tablesSql(quoted)),
+    outbox: await readOutbox(query, database),
     leases: mayLease ? await countLeases(query, quoted) : null,
   }
 }

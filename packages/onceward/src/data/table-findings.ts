@@ -1,6 +1,7 @@
 import { quotedSchema } from '@onceward/postgres/operator'
 import { counted, duration, instant } from '../render/units.ts'
 import { type Finding, when } from './finding.ts'
+import type { OutboxStatus } from './outbox.ts'
 import type { ConsumerStatus, Status, TableStatus } from './status.ts'
 
 /** The longest time after which a queue can deliver a message again, by consumer; `''` is every other consumer. */
@@ -22,6 +23,7 @@ export function tableFindings(
     ...status.tables.flatMap((table) => vacuumFindings(table, schema)),
     ...status.consumers.flatMap((consumer) => consumerFindings(consumer, status, horizons)),
     ...horizonFindings(status, horizons),
+    ...(status.outbox ?? []).flatMap((each) => outboxFindings(each, status)),
   ]
   return findings.map((each) => ({ ...each, remedy: withSchema(each.remedy, schema) }))
 }
@@ -115,6 +117,28 @@ function consumerFindings(
       finding: `${counted(dead, 'dead letter')} of ${name} wait for an operator, the oldest for ${duration(nowMs - oldestMs)}.`,
       remedy: `Run \`npx onceward dead-letters list --consumer ${name}\`, then replay or discard them.`,
       ...{ consumer: name, see: 'dead-letters' },
+    }),
+  ]
+}
+
+const LATE_MS = 900_000
+
+function outboxFindings(
+  { dead, destination, oldestWaitingMs, refused, waiting }: OutboxStatus,
+  { nowMs }: Status,
+): readonly Finding[] {
+  const shared = { severity: 'warning', about: 'tables' } as const
+  const waitsMs = nowMs - (oldestWaitingMs ?? nowMs)
+  return [
+    ...when(waitsMs > LATE_MS, {
+      ...shared,
+      finding: `${counted(waiting + refused, 'message')} of the outbox to ${destination} ${waiting + refused === 1 ? 'waits' : 'wait'}, the oldest for ${duration(waitsMs)}.`,
+      remedy: `Check that a relay runs with the destination ${destination}: its \`health()\` and its log say why messages wait.`,
+    }),
+    ...when(dead > 0, {
+      ...shared,
+      finding: `${counted(dead, 'message')} of the outbox to ${destination} ${dead === 1 ? 'is' : 'are'} dead.`,
+      remedy: `Run \`npx onceward outbox list\`, then replay or discard them.`,
     }),
   ]
 }

@@ -26,6 +26,7 @@ export function statusText({ status, before }: Shown, { style }: Pick<Output, 's
     ),
     ...deadPart(status),
     ...unpublishedPart(status),
+    ...outboxPart(status),
     titled(
       style,
       table(
@@ -101,6 +102,18 @@ function unpublishedPart({ consumers, nowMs }: Status): readonly string[] {
       : [[name, String(unpublished), duration(nowMs - oldestUnpublishedMs)]],
   )
   return rows.length === 0 ? [] : [table(['NOT PUBLISHED YET', 'COUNT', 'OLDEST'], rows)]
+}
+
+/** Only where something waits or is dead: a relay deletes what has left. */
+function outboxPart({ nowMs, outbox }: Status): readonly string[] {
+  const rows = (outbox ?? []).map(
+    ({ dead, delayed, destination, oldestWaitingMs, refused, waiting }) => [
+      ...[destination, ...[waiting, delayed, refused, dead].map(String)],
+      oldestWaitingMs === null ? '–' : relative(oldestWaitingMs, nowMs),
+    ],
+  )
+  const head = ['OUTBOX TO', 'WAITING', 'DELAYED', 'REFUSED', 'DEAD', 'OLDEST WAITING']
+  return rows.length === 0 ? [] : [table(head, rows)]
 }
 
 const TABLE_HEAD = ['TABLE', 'ROWS (ABOUT)', 'SIZE', 'DEAD ROWS', 'GROWTH']

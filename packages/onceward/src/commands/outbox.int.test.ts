@@ -1,0 +1,103 @@
+import { sendWith } from '@onceward/postgres/outbox'
+import { expect, test } from 'vitest'
+import type { DeadMessage } from '../data/outbox.ts'
+import type { Status } from '../data/status.ts'
+import { answer, cli } from '../fixtures/cli.ts'
+import { type Operated, operated } from '../fixtures/operated.ts'
+
+/** Messages of each state: `state-destination-n`. */
+async function filled({ pool }: Operated): Promise<void> {
+  const message = (id: string, delayMs = 0) => ({
+    ...{ id, to: id.split('-')[1] ?? '', key: `k-${id}`, payload: { id }, delayMs },
+  })
+  const client = await pool.connect()
+  await client.query('begin')
+  await sendWith(client, [
+    ...['q-mails-1', 'q-mails-2', 'h-mails-1', 'w-mails-1', 'x-mails-1'].map((id) => message(id)),
+    ...['x-pay-1', 'x-pay-2'].map((id) => message(id)),
+    ...[message('d-mails-1', 3_600_000), message('d-mails-2', 3_600_000)],
+  ])
+  await client.query('commit')
+  client.release()
+  await pool.query(`
+    update onceward.outbox_messages set state = left(message_id, 1)::"char",
+      created_at = now() - interval '20 minutes' * (case when message_id = 'q-mails-1' then 2 else 1 end);
+    update onceward.outbox_messages set attempt = 10, failed_at = now(), error = e'too large\\nat x' where state = 'x';
+    update onceward.outbox_messages set due_at = now() - interval '1 minute' where message_id = 'd-mails-2'`)
+}
+
+const states = async ({ pool }: Operated): Promise<string> => {
+  const { rows } = await pool.query(
+    "select message_id || ' ' || state::text || ' ' || attempt as row from onceward.outbox_messages where message_id like 'x%' order by 1",
+  )
+  return rows.map(({ row }) => row).join(', ')
+}
+
+test('status and doctor show what waits in the outbox, what was refused and what is dead, by destination', async () => {
+  await using at = await operated()
+  expect((await answer<Status>(['status'], at)).outbox).toEqual([])
+  expect((await cli(['status'], at)).stdout).not.toContain('OUTBOX')
+  await filled(at)
+  const { nowMs, outbox } = await answer<Status>(['status'], at)
+  expect(outbox).toEqual([
+    {
+      ...{ destination: 'mails', waiting: 4, delayed: 1, refused: 1, dead: 1 },
+      oldestWaitingMs: expect.any(Number),
+    },
+    { destination: 'pay', waiting: 0, delayed: 0, refused: 0, dead: 2, oldestWaitingMs: null },
+  ])
+  const [mails] = outbox ?? []
+  expect(Math.floor((nowMs - (mails?.oldestWaitingMs ?? 0)) / 60_000)).toBe(40)
+  const { stdout } = await cli(['status'], at)
+  expect(stdout).toMatch(/OUTBOX TO +WAITING .*\nmails +4 +1 +1 +1 +40 min.* ago\npay +0 .* 2 +–/)
+  const doctor = (await cli(['doctor'], at)).stdout
+  expect(doctor).toContain('5 messages of the outbox to mails wait, the oldest for 40 min')
+  expect(doctor).toContain('2 messages of the outbox to pay are dead.')
+})
+
+test('dead messages are listed, and none but those that were meant are replayed or discarded', async () => {
+  await using at = await operated()
+  await filled(at)
+  const listed = await answer<{ messages: readonly DeadMessage[] }>(['outbox', 'list'], at)
+  expect(listed).toMatchObject({
+    counts: [
+      { destination: 'mails', count: 1 },
+      { destination: 'pay', count: 2 },
+    ],
+  })
+  expect(listed.messages.map(({ id }) => id).toSorted()).toEqual([
+    ...['x-mails-1', 'x-pay-1', 'x-pay-2'],
+  ])
+  const { stdout } = await cli(['outbox', 'list', '--destination', 'pay', '--limit', '1'], at)
+  expect(stdout).toMatch(/^ID .*\nx-pay-1 +pay +10 +\S+ +16 +k-x-pay-1 +too large\n/)
+  expect(stdout).toContain('The oldest 1 of 2 dead messages:\n  pay  2\n')
+
+  const before = await states(at)
+  for (const args of [
+    [],
+    ['--all', '--destination', 'pay'],
+    ['x-pay-1', '--limit', '1'],
+    ['--all'],
+  ])
+    expect(await cli(['outbox', 'discard', ...args], at)).toMatchObject({ code: 2 })
+  expect(await states(at)).toBe(before)
+
+  expect(await cli(['outbox', 'replay', 'x-pay-1', 'q-mails-1'], at)).toMatchObject({
+    code: 1,
+    stdout:
+      '1 message will be published again.\nq-mails-1 was left as it is: no dead message has this id.\n',
+  })
+  expect(await states(at)).toBe('x-mails-1 x 10, x-pay-1 q 0, x-pay-2 x 10')
+  expect(await cli(['outbox', 'discard', '--destination', 'pay', '--yes'], at)).toMatchObject({
+    code: 0,
+    stdout: '1 message discarded.\n',
+  })
+  expect(await states(at)).toBe('x-mails-1 x 10, x-pay-1 q 0')
+  expect(await answer(['outbox', 'replay', '--all', '--yes'], at)).toEqual({
+    done: ['x-mails-1'],
+    untouched: [],
+  })
+  expect((await cli(['outbox', 'list'], at)).stdout).toBe(
+    'There are no dead messages that match.\n',
+  )
+})

@@ -1,0 +1,86 @@
+import { type Database, ms, type Query } from './database.ts'
+
+/** The messages of the outbox to one destination. */
+export interface OutboxStatus {
+  readonly destination: string
+  /** Messages that wait for a relay, and for messages of their key that were refused. */
+  readonly waiting: number
+  /** Messages whose time has not come. */
+  readonly delayed: number
+  /** Messages that the destination has refused, and that are published again. Each holds its key. */
+  readonly refused: number
+  readonly dead: number
+  /** Since when the oldest message that is neither dead nor delayed waits. */
+  readonly oldestWaitingMs: number | null
+}
+
+/** Null if this login may not read them. */
+export async function readOutbox(
+  query: Query,
+  { quoted }: Pick<Database, 'quoted'>,
+): Promise<readonly OutboxStatus[] | null> {
+  const [right] = await query<{ readonly mayRead: boolean }>(
+    `select has_table_privilege($1, 'select') as "mayRead"`,
+    [`${quoted}.outbox_messages`],
+  )
+  if (right?.mayRead !== true) return null
+  return query<OutboxStatus>(statusSql(`${quoted}.outbox_messages`))
+}
+
+/** Each part is read by one of the partial indexes: a million payloads are not. */
+const statusSql = (table: string): string => `
+select destination, coalesce(sum(n) filter (where state in ('q', 'h') or state = 'd' and is_due), 0) as waiting,
+  coalesce(sum(n) filter (where state = 'd' and not is_due), 0) as delayed,
+  coalesce(sum(n) filter (where state = 'w'), 0) as refused, coalesce(sum(n) filter (where state = 'x'), 0) as dead,
+  ${ms(`min(coalesce(due, (select m.created_at from ${table} m where m.position = first))) filter (where state <> 'x' and is_due)`)} as "oldestWaitingMs"
+from (
+  select destination, 'q' as state, true as is_due, null::timestamptz as due, count(*) as n, min(position) as first
+  from ${table} where state = 'q' group by 1
+  union all
+  select destination, state::text, true, null, count(*), min(position) from ${table} where state in ('w', 'h') group by 1, 2
+  union all
+  select destination, 'd', due_at <= now(), min(due_at), count(*), null from ${table} where state = 'd' group by 1, 3
+  union all
+  select destination, 'x', true, null, count(*), null from ${table} where state = 'x' group by 1
+) as parts group by 1 order by 1`
+
+/** A message that its destination has refused in every attempt. */
+export interface DeadMessage {
+  /** Of the row: the ids of messages need not differ. */
+  readonly position: string
+  readonly id: string
+  readonly destination: string
+  readonly key: string | null
+  readonly attempts: number
+  readonly createdAtMs: number
+  readonly failedAtMs: number
+  readonly bytes: number
+  readonly error: string | null
+}
+
+/** Which dead messages. A field that is left out matches all. */
+export interface DeadMessageFilter {
+  readonly ids?: readonly string[] | undefined
+  readonly destination?: string | undefined
+  readonly limit?: number | undefined
+}
+
+/** Oldest first, without their payloads. */
+export async function deadMessages(
+  query: Query,
+  { quoted }: Pick<Database, 'quoted'>,
+  { destination, ids, limit }: DeadMessageFilter,
+): Promise<readonly DeadMessage[]> {
+  const rows = await query<DeadMessage>(
+    `select position::text as position, message_id as id, destination, encode(key, 'base64') as key, attempt as attempts,
+       ${ms('created_at')} as "createdAtMs", ${ms('failed_at')} as "failedAtMs", octet_length(payload) as bytes, error
+     from ${quoted}.outbox_messages
+     where state = 'x' and ($1::text[] is null or message_id = any ($1::text[])) and ($2::text is null or destination = $2)
+     order by failed_at, position limit $3::bigint`,
+    [ids ?? null, destination ?? null, limit ?? null],
+  )
+  return rows.map((row) => ({
+    ...row,
+    key: row.key === null ? null : Buffer.from(row.key, 'base64').toString(),
+  }))
+}
