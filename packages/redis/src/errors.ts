@@ -1,8 +1,11 @@
 import { ConfigurationError, OncewardError, StoreUnavailableError } from '@onceward/core'
 import { isError, messageOf } from '@onceward/core/adapter'
 
-/** The function whose call failed: what shortens its data, and the rights that its scripts need. */
-const USERS = {
+/** The function whose call failed. */
+export type RedisUser = 'redisLeases' | 'redisInbox' | 'approximateDedup'
+
+/** The option that shortens what it keeps, and the rights that its scripts need. */
+const USERS: Readonly<Record<RedisUser, { readonly shorten: string; readonly rights: string }>> = {
   redisLeases: {
     shorten: 'rememberDoneMs',
     rights:
@@ -21,8 +24,7 @@ const USERS = {
     rights:
       '`~{o:*` and `+evalsha +eval +script|load +time +get +incr +getbit +setbit +sadd +sismember +pexpire`',
   },
-} as const satisfies Readonly<Record<string, { shorten: string; rights: string }>>
-export type RedisUser = keyof typeof USERS
+}
 
 /** Error codes of Redis and what to do about them. https://redis.io/docs/latest/develop/reference/protocol-spec/#simple-errors */
 const REMEDIES: Readonly<Record<string, string | ((user: RedisUser) => string)>> = {
