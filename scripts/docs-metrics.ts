@@ -1,5 +1,6 @@
 import {
   CONSUMPTION_METRICS,
+  DEDUP_METRICS,
   DELIVERY_METRICS,
   GUARD_METRICS,
   type Metric,
@@ -12,6 +13,7 @@ const TABLES: Readonly<Record<string, Readonly<Record<string, Metric>>>> = {
   guard: GUARD_METRICS,
   table: TABLE_METRICS,
   consumption: CONSUMPTION_METRICS,
+  dedup: DEDUP_METRICS,
 }
 
 /** The metrics of one of the tables of packages/otel/src/names.ts. */

@@ -1,5 +1,6 @@
 export type { MeteredConsumptions } from './consumption-samples.ts'
 export { meterConsumptions } from './consumptions.ts'
+export { type MeteredDedup, meterDedups } from './dedups.ts'
 export { type MeterObserverOptions, meterObserver } from './meter-observer.ts'
 export {
   CONVENTIONS_VERSION,

@@ -37,6 +37,7 @@ export const OWN = {
   state: 'onceward.state',
   table: 'onceward.table',
   consumption: 'onceward.consumption',
+  dedup: 'onceward.dedup',
   /** On spans only. */
   eventId: 'onceward.event.id',
   attempt: 'onceward.attempt',
@@ -290,10 +291,37 @@ export const CONSUMPTION_METRICS: Table<
   },
 }
 
+/** What `meterDedups()` reads of `falsePositives()`. */
+export const DEDUP_METRICS: Table<'probes' | 'hits' | 'bound'> = {
+  probes: {
+    name: 'onceward.dedup.probes',
+    kind: 'observable-counter',
+    unit: '{probe}',
+    meaning: 'Random ids that no event has, for which the dedup was asked.',
+    attributes: [OWN.dedup],
+  },
+  hits: {
+    name: 'onceward.dedup.hits',
+    kind: 'observable-counter',
+    unit: '{probe}',
+    meaning:
+      'How many of them it said to know. Divided by the probes: the share of new events that is lost.',
+    attributes: [OWN.dedup],
+  },
+  bound: {
+    name: 'onceward.dedup.bound',
+    kind: 'gauge',
+    unit: '1',
+    meaning: 'The share that is not exceeded by design.',
+    attributes: [OWN.dedup],
+  },
+}
+
 /** Every metric, as docs/telemetry.md lists them. */
 export const METRICS: readonly Metric[] = [
   ...Object.values(DELIVERY_METRICS),
   ...Object.values(GUARD_METRICS),
   ...Object.values(TABLE_METRICS),
   ...Object.values(CONSUMPTION_METRICS),
+  ...Object.values(DEDUP_METRICS),
 ]

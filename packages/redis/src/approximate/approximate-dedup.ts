@@ -46,7 +46,7 @@ export interface FalsePositives {
 
 /** An {@link ApproximateDedup} in Redis. */
 export interface RedisDedup extends ApproximateDedup {
-  /** Of this process. Export it as a metric: `hits / probes`. */
+  /** Of this process. `meterDedups` of `@onceward/otel` exports it as metrics: watch `hits / probes`. */
   falsePositives(): FalsePositives
 }
 
