@@ -94,6 +94,7 @@ interface Prisma<Tx extends object> {
 }
 
 interface RawClient {
+  $executeRawUnsafe(text: string): Promise<unknown>
   $queryRawUnsafe(text: string): Promise<QueryAnswer['rows']>
 }
 
@@ -112,15 +113,19 @@ function prismaClient<Tx extends object>(
   prisma: Prisma<Tx>,
   commitSilenceMs: number,
 ): OrmClient<Tx> {
+  const isPlain = sendsPlainTexts(prisma)
   const begin = async ({ budgetMs, isolation, watch }: OrmBegin): Promise<OrmTransaction<Tx>> => {
     // Prisma's limit is five seconds by default. The guard has limits of its own, and COMMIT is still to come after them.
     const timeout = Math.min(LONGEST_MS, Math.ceil(budgetMs) + commitSilenceMs + MAX_WAIT_MS)
     const limits = { timeout, maxWait: MAX_WAIT_MS, isolationLevel: LEVELS[isolation] }
     const opened = await openTransaction<Tx>((work) => prisma.$transaction(work, limits))
     const { tx } = opened
+    const raw = tx as unknown as RawClient
+    const execute = async (text: string): Promise<void> => void (await raw.$executeRawUnsafe(text))
     return {
       tx: watchedPrisma(tx, watch),
-      query: (text) => query(tx as unknown as RawClient, text),
+      query: (text) => query(raw, text),
+      ...(isPlain ? { execute } : {}),
       commit: () => opened.commit(),
       rollback: () => opened.rollback(),
       get lost() {
@@ -129,6 +134,25 @@ function prismaClient<Tx extends object>(
     }
   }
   return { begin, takesSeveral: false, pipelines: false }
+}
+
+/** What a client of Prisma keeps of its options. */
+interface WithAdapter {
+  readonly _engineConfig?: {
+    readonly adapter?: {
+      readonly adapterName?: string
+      readonly options?: { readonly statementNameGenerator?: unknown }
+    }
+  }
+}
+
+/** The adapter over pg sends a text without parameters as it is. Other adapters and the engine prepare every text. */
+function sendsPlainTexts(prisma: object): boolean {
+  const { adapter } = (prisma as WithAdapter)._engineConfig ?? {}
+  return (
+    adapter?.adapterName === '@prisma/adapter-pg' &&
+    adapter.options?.statementNameGenerator === undefined
+  )
 }
 
 async function query(tx: RawClient, text: string): Promise<QueryAnswer> {

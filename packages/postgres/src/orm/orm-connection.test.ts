@@ -61,6 +61,34 @@ describe('the COMMIT of an ORM that hides its answer', () => {
   })
 })
 
+describe('the statements before COMMIT of an ORM that takes several in a text', () => {
+  const texts = ['set local x = 1', 'set constraints all immediate', 'insert a', 'insert b']
+  const executing = (fails?: string) => {
+    const sent: string[] = []
+    const execute = async (text: string): Promise<void> => {
+      sent.push(text)
+      if (fails !== undefined && text.includes(fails)) throw withCode('23503')
+    }
+    return { ...connection({ execute }, { pipelines: false }), sent }
+  }
+
+  it('travel in two texts: what the handler has deferred, and those of onceward', async () => {
+    const { held, sent } = executing()
+    await held.send([...texts, 'commit'], 1_000)
+    expect(sent).toEqual([texts.slice(0, 2).join('; '), texts.slice(2).join('; ')])
+  })
+
+  // Red when all are one text, or are not counted: then every failure is the handler's.
+  it.each([
+    { fails: 'constraints', completed: 0 },
+    { fails: 'insert b', completed: 2 },
+  ])('tell by their number whose error it is ($fails)', async ({ fails, completed }) => {
+    const { held } = executing(fails)
+    await expect(held.send([...texts, 'commit'], 1_000)).rejects.toMatchObject({ code: '23503' })
+    expect(held.commands()).toBe(completed)
+  })
+})
+
 describe('a connection that must not run anything more', () => {
   // Red when the backend of a transaction that has ended is terminated: it serves another one by then.
   it('is ended by the server, unless its transaction is over', async () => {

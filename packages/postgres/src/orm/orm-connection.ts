@@ -6,6 +6,7 @@ import type { HeldConnection, SendAnswer } from '../driver/held-connection.ts'
 import { losesSession, sqlState } from '../errors.ts'
 import type { PreparedClaim } from '../transaction/claim-answer-sql.ts'
 import type { Isolation } from '../transaction/claim-sql.ts'
+import { RUN_DEFERRED } from '../transaction/commit-sql.ts'
 import type { OpenTransaction } from './callback-transaction.ts'
 import type { StatementWatch } from './statement-watch.ts'
 
@@ -19,6 +20,8 @@ export interface OrmTransaction<Tx>
   readonly tx: Tx
   /** Sends a text of onceward, which does not pass the watch. Resolves with the answer of its last statement. */
   query(text: string): Promise<QueryAnswer>
+  /** Sends a text of several statements, and gives no answer back. Left out: they are sent as `query` can. */
+  execute?(text: string): Promise<void>
   /** Sends a statement that is the same for all events, so that it may be prepared. Left out: it is sent as a text. */
   prepared?(claim: PreparedClaim): Promise<QueryAnswer>
   /** Asks the server to cancel the running statement. Left out: over the guard's own connections. */
@@ -141,12 +144,26 @@ export class OrmConnection<Tx> implements HeldConnection<Tx> {
   /** What travels before COMMIT also shows that the transaction has not failed: the ORM hides the answer to COMMIT. */
   async #commit(before: readonly string[]): Promise<SendAnswer> {
     const { client } = this.#parts
-    const asked = this.#query(before)
+    const asked = this.#beforeCommit(before)
     if (!client.pipelines) await asked
     const [sent, committed] = await Promise.allSettled([asked, this.#ended('commit')])
     if (sent.status === 'rejected') throw sent.reason
     if (committed.status === 'rejected') throw committed.reason
     return { ...NOTHING, command: 'COMMIT' }
+  }
+
+  /** What the handler has deferred runs in a text of its own: the number of completed statements tells whose error it is. */
+  async #beforeCommit(texts: readonly string[]): Promise<void> {
+    const { transaction } = this.#parts
+    const own = texts.indexOf(RUN_DEFERRED) + 1
+    if (transaction.execute === undefined || texts.length - own < 2) {
+      await this.#query(texts)
+      return
+    }
+    for (const part of [texts.slice(0, own), texts.slice(own)]) {
+      if (part.length > 0) await transaction.execute(part.join('; '))
+      this.#commands += part.length
+    }
   }
 
   /** After a COMMIT that failed, whether the server has answered it: then nothing is left to roll back. */

@@ -24,7 +24,7 @@ export interface CommitTarget {
  * Deferred constraints and triggers are part of the handler's effect. They run before the statements of onceward, under
  * the role and the settings that the handler left.
  */
-const RUN_DEFERRED = 'set constraints all immediate'
+export const RUN_DEFERRED = 'set constraints all immediate'
 
 /**
  * COMMIT and the statements that travel with it. Those of onceward run as the user that began the transaction, under
