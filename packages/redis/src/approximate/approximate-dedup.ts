@@ -73,8 +73,8 @@ const MOST_COUNTED = 10_000
  *
  * const clicks = createGuard(
  *   { consumer: 'clicks', dedup: approximateDedup({ redis, windowMs: 3_600_000 }) },
- *   async ({ payload }) => {
- *     await redis.hincrby('clicks', payload.page, 1)
+ *   async () => {
+ *     await redis.incr('clicks')
  *   },
  * )
  * ```
