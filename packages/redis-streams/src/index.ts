@@ -12,6 +12,7 @@ export type {
   StreamClient,
   StreamEntry,
 } from './client.ts'
+export { type StreamDestinationOptions, streamDestination } from './clients/destination.ts'
 export { consumeStream } from './consume.ts'
 export { fromStreamEntry, type RawEntry, type StreamReply, streamMessage } from './delivery.ts'
 export {

@@ -177,7 +177,7 @@ function problemsOf(options: ConsumeStreamOptions, guard: GuardSettings): string
   ]
 }
 
-function nameProblems(name: string, value: unknown): string[] {
+export function nameProblems(name: string, value: unknown): string[] {
   if (value === undefined || (typeof value === 'string' && value !== '')) return []
   return [`Expected \`${name}\` to be text, and not empty, got ${quoted(value)}.`]
 }

@@ -3,6 +3,7 @@ import { createGuard, type Destination } from '@onceward/core'
 import { toDelivery } from '@onceward/core/memory'
 import { startRelay } from '@onceward/postgres/outbox'
 import { pgInbox } from '@onceward/postgres/pg'
+import { streamDestination } from '@onceward/redis-streams'
 import { Redis } from 'ioredis'
 import pg from 'pg'
 import { type Death, FATAL_ORDER, KEYS, type Told } from './protocol.ts'
@@ -36,13 +37,7 @@ const orders = createGuard(
 )
 
 const redis = new Redis(Number(port))
-/** Adds the messages to the stream. */
-const publish: Destination['publish'] = async (messages) => {
-  for (const { id, payload } of messages) {
-    await redis.xadd(stream, '*', 'idempotency-key', id, 'payload', Buffer.from(payload))
-  }
-  return messages.map(() => undefined)
-}
+const { publish } = streamDestination(redis, { stream })
 const payments: Destination = {
   batch: 100,
   publish: async (messages, signal) => {

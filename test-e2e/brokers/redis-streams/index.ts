@@ -47,6 +47,7 @@ export const redisStreams: BrokerDefinition = {
     start: async () => (await import('./samples.ts')).startSamples(),
   },
   consumer: () => import('./consume.ts'),
+  destination: async () => (await import('./destination.ts')).destinationOf,
   demo: async () => (await import('./demo.ts')).streamsDemo,
   benchmark: async () =>
     (await import('../../../bench/scenarios/redis-streams.ts')).redisStreamsBenchmark,

@@ -26,7 +26,7 @@ interface MayHave {
 
 /** @throws {@link ConfigurationError} for anything but a client, such as a URL. */
 export function connectionOf(
-  place: 'consumeStream' | 'wrapStream',
+  place: 'consumeStream' | 'wrapStream' | 'streamDestination',
   client: StreamClient,
 ): Connection {
   if (hasMethod(client, 'callBuffer')) return ofIoredis(client as IoredisStreams)
