@@ -36,17 +36,30 @@ function clientOf(url: string, link: TcpProxy | undefined): Redis {
   return client
 }
 
+/** Dead letters are the only entries that a consumer adds. On a client of their own they hang alone. */
+function publishingBy(letters: Redis, client: Redis): Redis {
+  const call = client.callBuffer.bind(client)
+  return Object.assign(client, {
+    callBuffer: (...args: Parameters<typeof call>) =>
+      args[0] === 'XADD' ? letters.callBuffer(...args) : call(...args),
+  })
+}
+
 async function startSubject(parts: SubjectParts<StreamQueue>): Promise<Subject> {
   const { queue, guard, links, isWrapped } = parts
   const { url, stream, dead, claimIdleMs } = queue.source
-  const client = clientOf(url, links?.broker)
+  const letters = clientOf(url, links?.publish)
+  const client = publishingBy(letters, clientOf(url, links?.broker))
   const options = { stream, deadLetter: { stream: dead }, claimIdleMs }
   if (!isWrapped) {
     const consumption = await consumeStream(client, guard, { ...options, drainMs: DRAIN_MS })
     return {
       health: () => consumption.health(),
       drain: () => consumption.drain(),
-      close: async () => client.disconnect(),
+      close: async () => {
+        client.disconnect()
+        letters.disconnect()
+      },
     }
   }
   const group = guard.consumer
@@ -67,8 +80,7 @@ async function startSubject(parts: SubjectParts<StreamQueue>): Promise<Subject> 
       await handle.consumption.drain()
     },
     close: async () => {
-      client.disconnect()
-      reader.disconnect()
+      for (const each of [client, letters, reader]) each.disconnect()
     },
   }
 }

@@ -21,7 +21,7 @@ export const redisStreams: BrokerDefinition = {
   traits: {
     firstDeliveryIsSuspect: false,
     dropsSilentConsumers: false,
-    wrapPublishesWhereItConsumes: true,
+    wrapPublishesWhereItConsumes: false,
     // A disconnected client of ioredis refuses; the connections that the adapter makes of it connect again.
     closedClients: { consume: 'refuse', publish: 'refuse' },
     soakTransaction: 'batch',
