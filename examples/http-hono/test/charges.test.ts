@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
 import { after, before, test } from 'node:test'
+import { setTimeout } from 'node:timers/promises'
 import { Pool } from 'pg'
 import { createApp, createCharges } from '../src/app.ts'
 import { databaseUrl } from '../src/settings.ts'
@@ -24,7 +25,13 @@ async function post(key: string, charge: { orderId: string; cents: number }): Pr
     'x-account': 'acme',
     'idempotency-key': key,
   }
-  return app.request('/charges', { method: 'POST', headers, body: JSON.stringify(charge) })
+  const body = JSON.stringify(charge)
+  while (true) {
+    const answer = await app.request('/charges', { method: 'POST', headers, body })
+    // The first request is still running. A client waits and sends its request again.
+    if (answer.status !== 409) return answer
+    await setTimeout(Number(answer.headers.get('retry-after')) * 1_000)
+  }
 }
 
 async function charged(orderId: string): Promise<number> {

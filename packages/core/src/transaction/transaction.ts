@@ -301,9 +301,7 @@ function commit({
   const recovered: EventId[] = []
   for (const { counted } of claimed) if (counted !== undefined) recovered.push(counted.event.id)
   const { observe, runtime } = engine.options
-  const sends = collected?.messages
-  const stores =
-    sends === undefined ? { results: texts, recovered } : { results: texts, recovered, sends }
+  const stores = { results: texts, recovered, sends: collected?.messages }
   if (observe === undefined) return transaction.commit(stores)
   const askedAtMs = runtime.monotonic()
   return transaction.commit(stores).then((answer) => {
