@@ -17,6 +17,19 @@ export const MUTANTS: readonly Mutant[] = [
     ],
   },
   {
+    name: 'T10-neighbours-of-a-failure-are-processed',
+    trap: 'T10',
+    what: 'events whose shared transaction was rolled back are acknowledged as if it had been committed',
+    edits: [
+      {
+        file: 'guard/gathering.ts',
+        find: 'each.alone([each.pending]).then(each.resolve, each.reject)',
+        replace:
+          "group.length > 1 ? Promise.resolve(each.run.onOutcome(each.member, { kind: 'processed', attempt: 1 }, undefined)).then(each.resolve) : each.alone([each.pending]).then(each.resolve, each.reject)",
+      },
+    ],
+  },
+  {
     name: 'T2-done-is-accepted-again',
     trap: 'T2',
     what: 'the state is part of the key, so a redelivery after done is inserted beside it',

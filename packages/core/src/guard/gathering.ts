@@ -59,6 +59,11 @@ export class Gathering {
     }
   }
 
+  /** What holds for events that become ready now. */
+  plan(): SharePlan {
+    return this.#plan(this.#engine.options.runtime.monotonic())
+  }
+
   #plan(nowMs: number): SharePlan {
     const plan = this.#policy.plan(nowMs)
     return mayShare(this.#engine) ? plan : { ...plan, size: 1 }
@@ -92,7 +97,7 @@ export class Gathering {
   }
 
   #dispatch(): void {
-    const { size, width } = this.#plan(this.#engine.options.runtime.monotonic())
+    const { size, width } = this.plan()
     while (this.#waiting.length > 0 && this.#running < width) {
       // A fair share: the other transactions end soon too.
       const group = this.#take(Math.min(size, Math.ceil(this.#inHand / width)))
@@ -137,9 +142,7 @@ export class Gathering {
         return
       }
     }
-    const runs = [...left].map(({ alone, pending, reject, resolve }) =>
-      alone([pending]).then(resolve, reject),
-    )
+    const runs = [...left].map((each) => each.alone([each.pending]).then(each.resolve, each.reject))
     // Where neighbours run alone, the next transactions do not wait for them.
     if (group.length === 1 && first !== undefined) await runs[0]
   }

@@ -3,7 +3,7 @@ import type { Publish } from './dead-letter.ts'
 import type { Delivery, DeliverySource } from './delivery.ts'
 import { ConfigurationError } from './errors.ts'
 import type { Logger } from './logger.ts'
-import type { Runtime } from './runtime.ts'
+import type { Runtime, SharePlan } from './runtime.ts'
 import type { DeferCause, Settlement } from './settlement.ts'
 
 /** Options of one call of `process` or `processBatch`. */
@@ -135,6 +135,8 @@ export interface GuardPort {
    * between two calls. The returned function does what is due, and should be called after each `run`. Never rejects.
    */
   onDemand(): (hooks?: Pick<RunHooks, 'stop' | 'abort' | 'budgetMs'>) => Promise<void>
+  /** How events share transactions now, with `transaction: 'auto'`. Undefined otherwise, and before the stores are open. */
+  sharePlan?(): SharePlan | undefined
   /** Of a guard that runs its events later: what waited some seconds ago. Undefined before the first look. */
   backlog(): Backlog | undefined
   /** Dependencies whose last call failed, including those that the guard can work without. */

@@ -4,6 +4,7 @@ import { changedInbox, silent } from '../../fixtures/inbox.ts'
 import { createShift } from '../../fixtures/shift.ts'
 import { memoryInbox, toDelivery } from '../../memory/index.ts'
 import type { Delivery, GuardEvent } from '../../model/delivery.ts'
+import { portOf } from '../../model/guard-port.ts'
 import type { BeginRequest } from '../../model/inbox.ts'
 import type { SharePlan } from '../../model/runtime.ts'
 import type { Settlement } from '../../model/settlement.ts'
@@ -59,11 +60,14 @@ const by = (settlement: Settlement): string =>
   settlement.kind === 'ack' ? settlement.by : `${settlement.kind}`
 
 test('events of different calls that are in hand at one moment share a transaction', async () => {
-  const { begun, guard } = setUp()
+  const { begun, guard, records } = setUp()
   const settlements = await Promise.all(keys(9).map((key) => guard.process(delivery(key))))
   expect(settlements.map(by)).toEqual(keys(9).map(() => 'processed'))
   // The first one finds nothing in hand.
   expect(begun.map((claimed) => claimed.length)).toEqual([1, 8])
+  const told = records.flatMap(({ transactionEvents = [] }) => transactionEvents)
+  expect(told).toEqual([1, 8])
+  expect(portOf(guard).sharePlan?.()).toEqual(SHARED)
   expect((await guard.process(delivery('e5'))).kind).toBe('ack')
   await guard.close()
 })
