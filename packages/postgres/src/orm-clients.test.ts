@@ -69,7 +69,7 @@ test.each<[string, () => unknown, string]>([
     'a client of Prisma',
   ],
   [
-    'a pool size that is none',
+    'a pool size of 0',
     () => prismaInbox(PRISMA as never, { pool, poolSize: 0 }),
     '`poolSize` to be a positive integer',
   ],

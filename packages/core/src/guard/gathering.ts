@@ -74,7 +74,7 @@ export class Gathering {
       const { member, run } = ready
       const waiting: Waiting = { ...ready, pending, resolve, reject, leave: () => undefined }
       this.#waiting.push(waiting)
-      // What comes in the same turn of the event loop may share.
+      // Events that arrive in the same turn of the event loop may share a transaction.
       if (this.#running === 0 || this.#inHand <= width) this.#dispatch()
       else this.#dispatchSoon()
       if (!this.#waiting.includes(waiting)) return
@@ -176,8 +176,8 @@ export class Gathering {
 }
 
 /**
- * What may have been begun before is counted before it runs, in nobody's company. A run inside of another one must not wait
- * for it.
+ * An event that may have been begun before is counted before it runs, and shares no transaction. An event that is
+ * processed inside of a handler must not wait for that handler's transaction.
  */
 function mayGather({ alone }: Runtime, { phase }: PendingEvent): boolean {
   return phase === 'fresh' && !alone.isInside()

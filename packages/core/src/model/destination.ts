@@ -15,7 +15,7 @@ export interface OutgoingMessage {
 }
 
 /**
- * What a destination says of one message: `undefined` if its broker has confirmed it. `refused`: the broker has decided
+ * The answer of a destination for one message: `undefined` if its broker has confirmed it. `refused`: the broker has decided
  * against this message, which counts an attempt. `unknown`: the broker may or may not have it, as after a timeout.
  */
 export type Confirmation =

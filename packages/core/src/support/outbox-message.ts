@@ -35,7 +35,7 @@ export interface Sender {
 }
 
 /**
- * What is stored of a message. The handler may change its objects afterwards.
+ * Checks a message and copies what is stored of it, because the handler may change its objects afterwards.
  *
  * @throws {@link OutboxError} that says what to change, and shows no payload.
  */

@@ -136,7 +136,7 @@ export class DestinationLoop {
     const nowMs = settings.runtime.monotonic()
     if (nowMs < this.#countAtMs) return
     this.#countAtMs = nowMs + COUNT_MS
-    // What another relay has held in the moment in which its message left would be held for ever.
+    // Another relay may hold a key just after the last message of that key has left. Nothing else would ever free it.
     await store.free(name, buckets)
     this.#waiting = await store.waiting(name, buckets)
   }

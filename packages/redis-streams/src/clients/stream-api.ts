@@ -77,7 +77,7 @@ class StreamCalls implements StreamApi {
       const reply = await this.#bounded('XREADGROUP', reading, blockMs + READ_SLACK_MS)
       return entriesOf(reply).map((entry) => namedAs(names, entry))
     } catch (error) {
-      // What the server said has come on a connection that works.
+      // The server has answered, so its connection works and is kept.
       if (isServersAnswer(error)) throw error
       this.#readers.delete(first)
       reader.close()

@@ -20,7 +20,7 @@ const config: runtime.GetPrismaClientConfig = {
   "clientVersion": "7.10.1",
   "engineVersion": "d1b3f377ca835d73fd50954a5e22128b9ebdd6b8",
   "activeProvider": "postgresql",
-  "inlineSchema": "generator client {\n  provider            = \"prisma-client\"\n  output              = \"./generated\"\n  importFileExtension = \"ts\"\n  moduleFormat        = \"esm\"\n}\n\ndatasource db {\n  provider = \"postgresql\"\n}\n\nmodel Charge {\n  orderId String @id @map(\"order_id\")\n  cents   Int\n\n  @@map(\"charges\")\n}\n",
+  "inlineSchema": "// The client in `generated` is committed, because the type checks of a fresh clone need it and run nothing before. Its\n// first lines silence other tools, as Prisma writes them. `test-e2e/orms/prisma-client.test.ts` compares it with a new one.\ngenerator client {\n  provider            = \"prisma-client\"\n  output              = \"./generated\"\n  importFileExtension = \"ts\"\n  moduleFormat        = \"esm\"\n}\n\ndatasource db {\n  provider = \"postgresql\"\n}\n\nmodel Charge {\n  orderId String @id @map(\"order_id\")\n  cents   Int\n\n  @@map(\"charges\")\n}\n",
   "runtimeDataModel": {
     "models": {},
     "enums": {},
