@@ -77,11 +77,11 @@ export class Acks {
   replied(message: Message, by: string): void {
     if (this.#plan.replies !== true || !['processed', 'duplicate'].includes(by)) return
     const { isReplied, key } = this.#ledger.byKey(message.key)
-    // A dead event of a message that was split counts as processed.
-    if (!isReplied && !this.#isDead(key)) this.#ledger.violate(`${key} was acked without its reply`)
+    if (!isReplied && !this.isDead(key)) this.#ledger.violate(`${key} was acked without its reply`)
   }
 
-  #isDead(key: string): boolean {
+  /** A dead event of a message that was split, which counts as processed. */
+  isDead(key: string): boolean {
     if (this.#plan.splits !== true) return false
     const one = this.#ledger.byKey(key)
     return one.letters.length > 0 || one.isReplayed

@@ -6,7 +6,8 @@ import type { Message, Received } from './broker.ts'
 /**
  * The lanes of one call of the guard: handlers run in delivery order, on any broker. An earlier delivery that comes back
  * is overtaken only if its handler may still run. A copy with another payload of a decided event never runs: when its
- * refusal could not be stored, it is deferred and refused later, and the lane goes on.
+ * refusal could not be stored, it is deferred and refused later, and the lane goes on. A dead event overtakes nobody: it
+ * had no effect, though its message counts as processed if it was split.
  */
 export class CallOrder {
   readonly #received: readonly Received[]
@@ -15,8 +16,11 @@ export class CallOrder {
   /** Indices of messages that come back. */
   readonly #toCome: number[] = []
 
-  constructor(received: readonly Received[]) {
+  readonly #isDead: (key: string) => boolean
+
+  constructor(received: readonly Received[], isDead: (key: string) => boolean) {
     this.#received = received
+    this.#isDead = isDead
   }
 
   /** What is wrong with the settlement, if anything is. */
@@ -26,17 +30,18 @@ export class CallOrder {
     if (comesBack(settlement) && !this.#isRefusedForGood(message)) this.#toCome.push(index)
     if (settlement.kind !== 'ack' || settlement.by !== 'processed') return undefined
     const late = this.#received[index]?.message
+    if (late === undefined || this.#isDead(late.key)) return undefined
     const overtaken = this.#toCome.find((earlier) => {
       const message = this.#received[earlier]?.message
       return (
         earlier < index &&
         message?.lane !== undefined &&
-        message.lane === late?.lane &&
+        message.lane === late.lane &&
         message.key !== late.key
       )
     })
     if (overtaken === undefined) return undefined
-    return `${late?.key} overtook ${this.#received[overtaken]?.message.key} in its call`
+    return `${late.key} overtook ${this.#received[overtaken]?.message.key} in its call`
   }
 
   #isRefusedForGood(message: Message | undefined): boolean {

@@ -112,7 +112,7 @@ export class Consumer {
       if (!isSuspect) audit.byKey(one.message.key).freshDeliveries += 1
     }
     const times = received.map(() => 0)
-    const inCall = new CallOrder(received)
+    const inCall = new CallOrder(received, (key) => audit.acks.isDead(key))
     await this.#port.run(received.map(toDelivery), {
       stop: this.#stop.signal,
       abort: this.#abort.signal,
