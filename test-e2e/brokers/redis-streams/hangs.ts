@@ -8,6 +8,7 @@ import {
   loop,
   type Subject,
   type SubjectParts,
+  soon,
 } from '../../fuzz/hangs/subject.ts'
 import type { StreamQueue } from './queue.ts'
 import { startStreams } from './server.ts'
@@ -76,7 +77,8 @@ async function startSubject(parts: SubjectParts<StreamQueue>): Promise<Subject> 
   return {
     health: () => handle.consumption.health(),
     drain: async () => {
-      await receiving.stop()
+      // A read that hangs ends with its socket.
+      await soon(receiving.stop(), DRAIN_MS)
       await handle.consumption.drain()
     },
     close: async () => {

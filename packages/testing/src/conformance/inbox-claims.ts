@@ -104,7 +104,7 @@ export function claimTests<Tx>(open: Open<Tx>, capabilities: InboxCapabilities):
       const { steps } = opened
       const event = newEvent()
       const first = await steps.begin(fresh(event))
-      expect(await steps.session.begin(fresh(event))).toEqual({ kind: 'held' })
+      expect(await steps.session.begin({ ...fresh(event), waitMs: 60 })).toEqual({ kind: 'held' })
       expect(await steps.session.suspect([event], 30)).toEqual({ kind: 'held' })
       await first.rollback()
       await steps.commit(fresh(event))

@@ -43,7 +43,7 @@ export const MAX_ATTEMPTS = 3
 export const WINDOW_MS = 3_600_000
 /** Beyond the five seconds in which a counted event belongs to a live owner. */
 export const NOT_YOUNG_MS = 6_000
-const WAITS = { waitMs: 60, budgetMs: 30_000 }
+const WAITS = { waitMs: 2_000, budgetMs: 30_000 }
 
 export const silent: Logger = {
   debug: () => undefined,
