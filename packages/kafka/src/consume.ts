@@ -10,7 +10,7 @@ import {
   startConsumption,
 } from '@onceward/core/adapter'
 import type { KafkaClient } from './client.ts'
-import { PartitionBatches } from './clients/partition-batches.ts'
+import { PartitionBatches } from './clients/kafkajs/partition-batches.ts'
 import { TopicPublishers } from './dead-letter.ts'
 import { Dispatcher } from './dispatch.ts'
 import { examine } from './doctor.ts'

@@ -10,9 +10,8 @@ import {
   type StartLimits,
   StoreGate,
 } from '@onceward/core/adapter'
-import type { FetchedBatch } from './clients/kafkajs.ts'
-import type { PartitionBatches } from './clients/partition-batches.ts'
-import type { InHand, Partition } from './offsets.ts'
+import type { RecordBatches } from './clients/port.ts'
+import type { InHand, OpenBatch, Partition } from './offsets.ts'
 import type { Settings } from './options.ts'
 import { createSettleContext, type SettleAnswer, type SettleContext, settle } from './settle.ts'
 
@@ -21,7 +20,7 @@ export interface DispatcherOptions {
   readonly settings: Settings
   /** The fetched records, each in the batch of its partition. */
   readonly batches: Pick<
-    PartitionBatches,
+    RecordBatches,
     'open' | 'isHeld' | 'suspectUntilMs' | 'commit' | 'met' | 'inFlight' | 'clear' | 'ended'
   >
   readonly signals: Pick<LoopSignals, 'stop' | 'abort'>
@@ -32,7 +31,7 @@ export interface DispatcherOptions {
 /** A record that runs, and the records of its partition. */
 interface Running extends Delivered {
   readonly item: InHand
-  readonly batch: FetchedBatch
+  readonly batch: OpenBatch
 }
 
 /** Decides which of the fetched records run now, and carries out their settlements. */
@@ -126,7 +125,7 @@ export class Dispatcher {
     return undefined
   }
 
-  #callOf(batch: FetchedBatch, most: number, nowMs: number): GuardCall<Running> | undefined {
+  #callOf(batch: OpenBatch, most: number, nowMs: number): GuardCall<Running> | undefined {
     if (batch.isCommitting || batch.stop.signal.aborted) return undefined
     const isSuspect = nowMs < this.#options.batches.suspectUntilMs
     if (isSuspect && batch.progress.running > 0) return undefined
@@ -143,7 +142,7 @@ export class Dispatcher {
   }
 
   /** While records are suspect, none starts before the offset of the ones before it is committed (design.md §6). */
-  async #commitFirst(batch: FetchedBatch): Promise<void> {
+  async #commitFirst(batch: OpenBatch): Promise<void> {
     if (batch.isOver) return
     batch.isCommitting = true
     await this.#options.batches.commit(batch)

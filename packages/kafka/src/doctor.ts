@@ -8,8 +8,8 @@ import {
   when,
 } from '@onceward/core/adapter'
 import type { KafkaAdmin, KafkaClient } from './client.ts'
-import { askCluster, lookOnlyAt, topicNames, unseenAmong } from './clients/ask-cluster.ts'
-import { strangersAmong } from './clients/group.ts'
+import { askCluster, lookOnlyAt, topicNames, unseenAmong } from './clients/kafkajs/ask-cluster.ts'
+import { strangersAmong } from './clients/kafkajs/group.ts'
 import { matches } from './clients/matches.ts'
 import { classifyError } from './errors.ts'
 import type { ConsumerSettings } from './options.ts'

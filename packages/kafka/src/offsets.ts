@@ -184,6 +184,21 @@ export class Progress {
   }
 }
 
+/** The unsettled records of one partition. */
+export interface OpenBatch extends Partition {
+  readonly progress: Progress
+  /** Aborted when no more of its records may start. */
+  readonly stop: AbortController
+  /** Aborted when its running handlers exceeded the drain time or lost their partition. */
+  readonly abort: AbortController
+  /** Its records do not run, and will not. */
+  readonly isOver: boolean
+  /** When one of its records was last settled or postponed. */
+  lastKnownAtMs: number
+  /** Its offset is being committed before more of its records start. */
+  isCommitting: boolean
+}
+
 /** Which partitions this member has, as its last GROUP_JOIN said. */
 export class Assignment {
   #memberId: string | undefined

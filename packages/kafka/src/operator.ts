@@ -10,7 +10,7 @@ import {
 } from '@onceward/core/adapter'
 import { systemRuntime } from '@onceward/core/ports'
 import { Kafka, type KafkaConfig, logLevel, type Producer, type SASLOptions } from 'kafkajs'
-import { askCluster } from './clients/ask-cluster.ts'
+import { askCluster } from './clients/kafkajs/ask-cluster.ts'
 import { originalMessage } from './dead-letter.ts'
 import { kafkaMessage } from './delivery.ts'
 import { examine, missingTopic } from './doctor.ts'

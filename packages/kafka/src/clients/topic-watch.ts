@@ -2,8 +2,8 @@ import type { Logger } from '@onceward/core'
 import type { Runtime } from '@onceward/core/ports'
 import type { Cluster } from 'kafkajs'
 import { classifyError } from '../errors.ts'
+import { allTopics, type TopicIds, topicIds } from './kafkajs/topic-ids.ts'
 import { matches } from './matches.ts'
-import { allTopics, type TopicIds, topicIds } from './topic-ids.ts'
 
 /** kafkajs checks its topics only every five minutes, and then only their number of partitions. */
 const LOOK_MS = 3_000

@@ -8,7 +8,7 @@ import {
   type MemberDescription,
   PartitionAssigners,
 } from 'kafkajs'
-import { isUnknownMember } from '../errors.ts'
+import { isUnknownMember } from '../../errors.ts'
 import { assignSubscribed, type OnDenied } from './assign.ts'
 import type { GroupMembership } from './start-offsets.ts'
 

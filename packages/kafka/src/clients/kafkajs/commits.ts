@@ -1,6 +1,6 @@
 import type { GuardPort } from '@onceward/core/adapter'
-import { classifyError } from '../errors.ts'
-import type { FetchedBatch, NextOffset } from './kafkajs.ts'
+import { classifyError } from '../../errors.ts'
+import type { FetchedBatch, NextOffset } from './fetched-batch.ts'
 
 /** A broker that did not answer gets no commit for this long, unless it answers another request before. */
 const QUIET_MS = 10_000

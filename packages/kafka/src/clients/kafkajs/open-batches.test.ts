@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import { fetchOf, message } from '../fixtures/fetch.ts'
-import { FetchedBatch } from './kafkajs.ts'
+import { fetchOf, message } from '../../fixtures/fetch.ts'
+import { FetchedBatch } from './fetched-batch.ts'
 import { OpenBatches } from './open-batches.ts'
 
 const NOW_MS = 1_000_000

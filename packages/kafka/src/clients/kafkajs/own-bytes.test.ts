@@ -1,8 +1,8 @@
 import type { Settlement } from '@onceward/core'
 import type { IHeaders, KafkaMessage } from 'kafkajs'
 import { expect, test } from 'vitest'
-import { fetchOf, message } from '../fixtures/fetch.ts'
-import { trusted } from '../fixtures/member.ts'
+import { fetchOf, message } from '../../fixtures/fetch.ts'
+import { trusted } from '../../fixtures/member.ts'
 import { ownBytes } from './own-bytes.ts'
 import { RecordInHand } from './record-in-hand.ts'
 

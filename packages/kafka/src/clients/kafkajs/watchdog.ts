@@ -1,6 +1,6 @@
 import { CallTimeoutError } from '@onceward/core/adapter'
 import type { Runtime } from '@onceward/core/ports'
-import type { ConsumerSettings } from '../options.ts'
+import type { ConsumerSettings } from '../../options.ts'
 
 /** The default of kafkajs. */
 const REBALANCE_MS = 60_000

@@ -1,9 +1,9 @@
 import { ConfigurationError } from '@onceward/core'
 import type { GuardPort } from '@onceward/core/adapter'
 import type { Cluster, Consumer } from 'kafkajs'
-import { codecAdvice, deniesTopic, missingCodecIn } from '../errors.ts'
-import { nameOf, type Partition } from '../offsets.ts'
-import type { ConsumerSettings } from '../options.ts'
+import { codecAdvice, deniesTopic, missingCodecIn } from '../../errors.ts'
+import { nameOf, type Partition } from '../../offsets.ts'
+import type { ConsumerSettings } from '../../options.ts'
 import { nextOffset } from './start-offsets.ts'
 
 /** How often it is checked whether a codec was registered. */

@@ -1,11 +1,11 @@
 import type { GuardPort } from '@onceward/core/adapter'
 import type { ConsumerGroupJoinEvent, EachBatchPayload } from 'kafkajs'
-import { Assignment, type Partition, Pauses, type Pausing } from '../offsets.ts'
-import type { Settings } from '../options.ts'
+import { Assignment, type Partition, Pauses, type Pausing } from '../../offsets.ts'
+import type { Settings } from '../../options.ts'
+import { Suspicion } from '../suspicion.ts'
 import { Commits } from './commits.ts'
-import { FetchedBatch, refuseIfRebalancing } from './kafkajs.ts'
+import { FetchedBatch, refuseIfRebalancing } from './fetched-batch.ts'
 import { OpenBatches } from './open-batches.ts'
-import { Suspicion } from './suspicion.ts'
 
 /** How often a batch sends heartbeats, commits, and checks whether its callback should return to kafkajs. */
 const BEAT_MS = 250

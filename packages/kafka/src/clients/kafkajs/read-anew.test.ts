@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import { protocolError } from '../fixtures/fetch.ts'
-import { knowing, look } from '../fixtures/looking.ts'
+import { protocolError } from '../../fixtures/fetch.ts'
+import { knowing, look } from '../../fixtures/looking.ts'
 
 const REWOUND = / seek |^commit /
 

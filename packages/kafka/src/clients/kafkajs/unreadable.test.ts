@@ -1,8 +1,8 @@
 import { handMadeGuard } from '@onceward/testing/adapter'
 import type { Cluster } from 'kafkajs'
 import { expect, test } from 'vitest'
-import { protocolError } from '../fixtures/fetch.ts'
-import { type ConsumeKafkaOptions, resolveConsumerSettings } from '../options.ts'
+import { protocolError } from '../../fixtures/fetch.ts'
+import { type ConsumeKafkaOptions, resolveConsumerSettings } from '../../options.ts'
 import { Unreadable } from './unreadable.ts'
 
 /** The text is that of kafkajs, for records whose codec nobody has registered. */

@@ -1,6 +1,6 @@
 import type { Cluster } from 'kafkajs'
-import { rebalanceIn } from '../errors.ts'
-import type { Partition } from '../offsets.ts'
+import { rebalanceIn } from '../../errors.ts'
+import type { Partition } from '../../offsets.ts'
 
 interface Offsets {
   readonly topic: string

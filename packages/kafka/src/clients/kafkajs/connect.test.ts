@@ -1,6 +1,6 @@
 import { Clock } from '@onceward/testing/adapter'
 import { describe, expect, test } from 'vitest'
-import { stepped } from '../fixtures/stepped.ts'
+import { stepped } from '../../fixtures/stepped.ts'
 import { connect, disconnect } from './connect.ts'
 
 /** A consumer that connects and disconnects when the test says so. */

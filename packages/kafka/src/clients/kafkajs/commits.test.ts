@@ -1,9 +1,9 @@
 import { handMadeGuard } from '@onceward/testing/adapter'
 import type { EachBatchPayload } from 'kafkajs'
 import { expect, test } from 'vitest'
-import { fetchOf, message, protocolError } from '../fixtures/fetch.ts'
+import { fetchOf, message, protocolError } from '../../fixtures/fetch.ts'
 import { Commits } from './commits.ts'
-import { FetchedBatch } from './kafkajs.ts'
+import { FetchedBatch } from './fetched-batch.ts'
 
 type Request = Parameters<EachBatchPayload['commitOffsetsIfNecessary']>[0]
 

@@ -1,7 +1,7 @@
 import type { Settlement } from '@onceward/core'
 import { expect, test } from 'vitest'
-import { fetchOf, message } from '../fixtures/fetch.ts'
-import { ack, reading, records, setUp, stopped, trusted } from '../fixtures/member.ts'
+import { fetchOf, message } from '../../fixtures/fetch.ts'
+import { ack, reading, records, setUp, stopped, trusted } from '../../fixtures/member.ts'
 
 test('quick records are settled and committed while kafkajs waits', async () => {
   const kit = await trusted({ concurrency: 8 })

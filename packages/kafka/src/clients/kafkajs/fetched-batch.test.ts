@@ -1,9 +1,9 @@
 import type { KafkaMessage } from 'kafkajs'
 import { describe, expect, test } from 'vitest'
-import { type Fetch, fetchOf, message, protocolError } from '../fixtures/fetch.ts'
-import { records } from '../fixtures/member.ts'
-import type { InHand } from '../offsets.ts'
-import { FetchedBatch, type FetchedOptions, refuseIfRebalancing } from './kafkajs.ts'
+import { type Fetch, fetchOf, message, protocolError } from '../../fixtures/fetch.ts'
+import { records } from '../../fixtures/member.ts'
+import type { InHand } from '../../offsets.ts'
+import { FetchedBatch, type FetchedOptions, refuseIfRebalancing } from './fetched-batch.ts'
 
 const NOW_MS = 1_000_000
 

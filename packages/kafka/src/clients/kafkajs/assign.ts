@@ -5,7 +5,7 @@ import {
   type GroupMember,
   type GroupMemberAssignment,
 } from 'kafkajs'
-import { classifyError } from '../errors.ts'
+import { classifyError } from '../../errors.ts'
 
 type Group = Parameters<Assigner['assign']>[0]
 type Assign = Assigner['assign']

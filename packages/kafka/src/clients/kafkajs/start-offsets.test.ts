@@ -1,6 +1,6 @@
 import type { Cluster } from 'kafkajs'
 import { expect, test } from 'vitest'
-import { protocolError } from '../fixtures/fetch.ts'
+import { protocolError } from '../../fixtures/fetch.ts'
 import { nextOffset, startAtEnds } from './start-offsets.ts'
 
 const ORDERS = { topic: 'orders', partition: 1 }

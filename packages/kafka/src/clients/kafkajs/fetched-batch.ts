@@ -1,6 +1,6 @@
 import type { EachBatchPayload, KafkaMessage, OffsetsByTopicPartition } from 'kafkajs'
-import { rebalanceIn } from '../errors.ts'
-import { type InHand, type Partition, Progress } from '../offsets.ts'
+import { rebalanceIn } from '../../errors.ts'
+import { type InHand, type Partition, Progress } from '../../offsets.ts'
 import { ownBytes } from './own-bytes.ts'
 import { RecordInHand } from './record-in-hand.ts'
 

@@ -8,7 +8,7 @@ import {
   PartitionAssigners,
 } from 'kafkajs'
 import { describe, expect, test } from 'vitest'
-import { protocolError } from '../fixtures/fetch.ts'
+import { protocolError } from '../../fixtures/fetch.ts'
 import { Membership, strangersAmong, withCluster } from './group.ts'
 
 const { MemberAssignment, MemberMetadata } = AssignerProtocol

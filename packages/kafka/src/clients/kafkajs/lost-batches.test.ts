@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import { fetchOf, message } from '../fixtures/fetch.ts'
-import { ack, type Member, records, setUp, stopped, trusted } from '../fixtures/member.ts'
+import { fetchOf, message } from '../../fixtures/fetch.ts'
+import { ack, type Member, records, setUp, stopped, trusted } from '../../fixtures/member.ts'
 
 const later = (kit: Member) =>
   ({ kind: 'defer', reason: 'failed', until: (kit.clock.nowMs + 60_000) as never }) as const

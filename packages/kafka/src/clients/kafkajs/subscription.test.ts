@@ -1,10 +1,10 @@
 import { handMadeGuard } from '@onceward/testing/adapter'
 import type { Consumer } from 'kafkajs'
 import { expect, test } from 'vitest'
-import { protocolError } from '../fixtures/fetch.ts'
-import { look } from '../fixtures/looking.ts'
-import { receiving } from '../fixtures/receiving.ts'
-import { resolveConsumerSettings } from '../options.ts'
+import { protocolError } from '../../fixtures/fetch.ts'
+import { look } from '../../fixtures/looking.ts'
+import { receiving } from '../../fixtures/receiving.ts'
+import { resolveConsumerSettings } from '../../options.ts'
 import { Subscription } from './subscription.ts'
 
 test('a new consumer reads a topic that appears, but not while a rebalance is pending', async () => {

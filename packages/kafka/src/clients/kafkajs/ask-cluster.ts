@@ -1,7 +1,7 @@
 import { endsWithin, withTimeout } from '@onceward/core/adapter'
 import type { Runtime } from '@onceward/core/ports'
-import type { KafkaAdmin, KafkaClient } from '../client.ts'
-import { classifyError, deniesTopic } from '../errors.ts'
+import type { KafkaAdmin, KafkaClient } from '../../client.ts'
+import { classifyError, deniesTopic } from '../../errors.ts'
 import { withCluster } from './group.ts'
 import { allTopics } from './topic-ids.ts'
 

@@ -1,6 +1,6 @@
 import type { Logger } from '@onceward/core'
 import { isError } from '@onceward/core/adapter'
-import type { Partition } from '../offsets.ts'
+import type { Partition } from '../../offsets.ts'
 
 const DELETED = 'records were lost if retention deleted them: raise it, or consume faster'
 /** kafkajs 2.2 means to ask the leader then, but takes its own note of the follower for none. */

@@ -1,5 +1,5 @@
-import { nameOf, type Partition } from '../offsets.ts'
-import type { FetchedBatch } from './kafkajs.ts'
+import { nameOf, type Partition } from '../../offsets.ts'
+import type { FetchedBatch } from './fetched-batch.ts'
 
 /** For the unsettled records of all partitions together. At this bound nothing more is fetched. */
 const MOST_BYTES = 64 * 1_024 * 1_024

@@ -1,10 +1,10 @@
 import { Clock } from '@onceward/testing/adapter'
 import type { AdminConfig, ConsumerConfig } from 'kafkajs'
 import { describe, expect, test } from 'vitest'
-import type { KafkaAdmin } from '../client.ts'
-import { clusterOf } from '../fixtures/cluster.ts'
-import { protocolError } from '../fixtures/fetch.ts'
-import { stepped } from '../fixtures/stepped.ts'
+import type { KafkaAdmin } from '../../client.ts'
+import { clusterOf } from '../../fixtures/cluster.ts'
+import { protocolError } from '../../fixtures/fetch.ts'
+import { stepped } from '../../fixtures/stepped.ts'
 import { askCluster, lookOnlyAt, topicNames, unseenAmong } from './ask-cluster.ts'
 
 /** How long kafkajs tries at most before it gives up with its own error. */

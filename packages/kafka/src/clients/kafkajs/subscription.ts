@@ -1,9 +1,9 @@
 import { type GuardPort, when } from '@onceward/core/adapter'
 import type { Cluster, Consumer } from 'kafkajs'
-import type { ConsumerSettings } from '../options.ts'
+import type { ConsumerSettings } from '../../options.ts'
+import { type TopicChange, TopicWatch } from '../topic-watch.ts'
 import type { PartitionBatches } from './partition-batches.ts'
 import { commitAs, type GroupMembership, startAtEnds } from './start-offsets.ts'
-import { type TopicChange, TopicWatch } from './topic-watch.ts'
 
 /**
  * Milliseconds after a topic was created again in which a partition that comes is read from its beginning, too. Its last

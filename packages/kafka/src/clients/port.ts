@@ -1,0 +1,194 @@
+import type { GuardPort } from '@onceward/core/adapter'
+import type { Runtime } from '@onceward/core/ports'
+import type { KafkaRecord } from '../delivery.ts'
+import type { OpenBatch, Partition } from '../offsets.ts'
+import type { ConsumerSettings } from '../options.ts'
+
+// What the adapter needs of a client library. The rest of it knows none.
+
+/** A client of Kafka, as `consumeKafka` takes it: made by `platformatic(…)` or `confluent(…)`, or around kafkajs. */
+export interface KafkaClientPort {
+  /** As its package is called. */
+  readonly name: string
+  /** @throws {@link ConfigurationError} for options of `consumeKafka` that only another client has. */
+  readonly check: (settings: ConsumerSettings) => void
+  /** Asks the cluster on a connection of its own, in bounded time. Rejects with an error of the client. */
+  readonly ask: <Answer>(
+    settings: ConsumerSettings,
+    runtime: Runtime,
+    ask: (cluster: ClusterView) => Promise<Answer>,
+  ) => Promise<Answer>
+  /** The consumers of one consumption, one after the other. */
+  readonly createSource: (options: SourceOptions) => RecordSource
+  /** A producer with the settings of this client, for dead letters whose `producer` was left out. */
+  readonly createSender?: (() => RecordSender) | undefined
+}
+
+/** What checks and the command line ask of a cluster. Each call rejects with an error that `classifyError` knows. */
+export interface ClusterView {
+  /** Those of the topics that do not exist, and those that this client may not describe. */
+  unseen(topics: readonly string[]): Promise<Unseen>
+  /** Names of all topics that this client may describe. */
+  topicNames(): Promise<readonly string[]>
+  /** Values of settings, by topic and name. */
+  topicConfigs(topics: readonly string[], names: readonly string[]): Promise<TopicConfigs>
+  /** The number of replicas of each partition. */
+  replicas(topic: string): Promise<readonly number[]>
+  /** The guard's consumers of the group's members, as far as they say it. */
+  consumersOf(groupId: string): Promise<readonly (string | undefined)[]>
+}
+
+export interface Unseen {
+  readonly missing: readonly string[]
+  /** Topics that this client may not describe. They may not exist either. */
+  readonly denied: readonly string[]
+}
+
+export type TopicConfigs = ReadonlyMap<string, ReadonlyMap<string, string>>
+
+/** A record to be sent. A header that is repeated has a list. */
+export interface SentRecord {
+  readonly key: Buffer | string | null
+  readonly value: Buffer | string | null
+  readonly headers: Readonly<Record<string, SentHeader>>
+  readonly partition?: number | undefined
+}
+
+export type SentHeader = Buffer | string | (Buffer | string)[]
+
+/** Sends records with acks of all in-sync replicas. */
+export interface RecordSender {
+  /** Resolves when all of them are stored. */
+  send(topic: string, records: readonly SentRecord[]): Promise<void>
+  close(): Promise<void>
+}
+
+export interface SourceOptions {
+  readonly port: GuardPort
+  readonly settings: ConsumerSettings
+  /** Records may run now. */
+  readonly onRunnable: () => void
+  /** The consumer has partitions of these topics. */
+  readonly onJoined: (topics: readonly string[]) => void
+}
+
+/** What `receive.ts` runs: a consumer that is made again each time it ends. */
+export interface RecordSource {
+  readonly batches: RecordBatches
+  /** What is not consumed although the consumer runs. */
+  readonly notice: string | undefined
+  /** Runs one consumer. Resolves with what ended it: an error, or {@link AGAIN}. Never rejects. */
+  live(life: ConsumerLife): Promise<unknown>
+  /** Leaves the group, in bounded time. Never rejects. */
+  letGo(): Promise<void>
+}
+
+/** Not a failure: the next consumer subscribes to other topics. */
+export const AGAIN: unique symbol = Symbol('again')
+
+export interface ConsumerLife {
+  /** The consumer joined its group. */
+  readonly onJoined: () => void
+  /** The broker has answered. */
+  readonly onAnswered: () => void
+  /** Whether no consumer is wanted any more. */
+  readonly isStopped: () => boolean
+}
+
+/** The records that were fetched and are not settled. */
+export interface RecordBatches {
+  readonly clusterId: string | undefined
+  readonly open: readonly OpenBatch[]
+  /** True during a rebalance: nothing may start. */
+  readonly isHeld: boolean
+  /** Soon after an assignment another member may have started the records. On the monotonic clock. */
+  readonly suspectUntilMs: number
+  readonly settleFailures: number
+  readonly notice: string | undefined
+  readonly inFlight: number
+  /** Commits the progress of the batch, and returns whether nothing is left to commit. Never rejects. */
+  commit(batch: OpenBatch): Promise<boolean>
+  /** Records of the batch were settled or postponed. */
+  met(batch: OpenBatch): void
+  /** Starts nothing more. */
+  clear(): void
+  /** Resolves when nothing runs and every offset was committed, once {@link clear} was called. Never rejects. */
+  ended(): Promise<void>
+  /** Aborts running handlers. */
+  abort(): void
+}
+
+// A client that is asked for records gives the following, and `clients/pulled/` makes a RecordSource of it.
+
+/** The next offset to be read, or to be committed: every record before it is done. */
+export interface Position extends Partition {
+  readonly offset: bigint
+}
+
+/** Records of one partition, in order. */
+export interface Fetched extends Partition {
+  readonly records: readonly KafkaRecord[]
+  /** Behind the last of them; further if records follow that no consumer sees, as marks of transactions. */
+  readonly next: bigint
+}
+
+/** A consumer that is asked for records. It is used once: after an error another one is made. */
+export interface PulledConsumer {
+  /**
+   * Connects, subscribes and joins the group. Resolves with the cluster's id when the consumer is connected; the
+   * assignment comes later, by {@link PulledEvents}.
+   */
+  start(topics: readonly string[]): Promise<string | undefined>
+  /** Topics with their ids; by name. Undefined if the broker does not tell ids. */
+  topicIds(topics: readonly string[] | 'all'): Promise<TopicIds | undefined>
+  /** Offsets of the group; partitions without one are left out. */
+  committed(partitions: readonly Partition[]): Promise<readonly Position[]>
+  /** The oldest offset in the log of each partition. */
+  oldest(partitions: readonly Partition[]): Promise<readonly Position[]>
+  /** Lets a group without any offset start at the present ends. Called before {@link start}; false if it is too late. */
+  startAtEnds(topics: readonly string[]): Promise<boolean>
+  /** Where partitions are read next. Records that were fetched before are not given any more. */
+  seek(positions: readonly Position[]): Promise<void>
+  /** At most this many records, of partitions that are not paused. Resolves empty if there are none for half a second. */
+  fetch(most: number): Promise<readonly Fetched[]>
+  /** From now on {@link fetch} gives none of these partitions. */
+  pause(partitions: readonly Partition[]): void
+  resume(partitions: readonly Partition[]): void
+  /** As this member of this generation. Rejects with an error that classifies as `rebalance` if it is over. */
+  commit(positions: readonly Position[]): Promise<void>
+  /** Leaves the group and disconnects. */
+  close(): Promise<void>
+}
+
+/** What such a consumer tells. */
+export interface PulledEvents {
+  /**
+   * These partitions came. Nothing of them is fetched before the answer: it has called {@link PulledConsumer.seek}.
+   *
+   * @param isNewMember - The member has a new id, so others may have had all of its partitions meanwhile.
+   */
+  readonly onAssigned: (partitions: readonly Partition[], isNewMember: boolean) => Promise<void>
+  /**
+   * These partitions will go. The client gives them back when the answer comes: running handlers get some seconds, and
+   * what is done is committed. A client that cannot wait calls {@link onLost}.
+   */
+  readonly onRevoked: (partitions: readonly Partition[]) => Promise<void>
+  /** Other members may have these partitions already: nothing is committed any more. */
+  readonly onLost: (partitions: readonly Partition[]) => void
+  /** A rebalance began or ended. */
+  readonly onHeld: (isHeld: boolean) => void
+  /** The broker answered a heartbeat. */
+  readonly onAnswered: () => void
+  /** The consumer is over. */
+  readonly onEnded: (error: unknown) => void
+}
+
+/** How a consumer is made for `clients/pulled/`. */
+export type CreatePulled = (settings: ConsumerSettings, events: PulledEvents) => PulledConsumer
+
+/** Identifies topics beyond their names. */
+export interface TopicIds extends Record<'missing' | 'denied', ReadonlySet<string>> {
+  readonly clusterId: string | undefined
+  /** By name, of the topics that could be read. */
+  readonly ids: ReadonlyMap<string, string>
+}
