@@ -3,6 +3,8 @@ import { TEXT_WORLDS } from './attempts-worlds.ts'
 import { type EpochFaults, epochs, type Marking, type Removal } from './epoch.ts'
 import type { Model } from './explore.ts'
 import { explore } from './explore.ts'
+import { fence } from './fence.ts'
+import type { FenceFaults, FenceRules } from './fence-state.ts'
 import { outbox } from './outbox.ts'
 import type { OutboxFaults, OutboxRules } from './outbox-state.ts'
 import { type PartsFaults, type PartsRules, parts } from './parts.ts'
@@ -104,7 +106,23 @@ const outboxes = (
   return world(`outbox: ${name}`, outbox({ ...OUTBOX, ...over }, { ...none, ...faults }), rest)
 }
 
+const FENCE: FenceRules = {
+  ...{ epoch: true, comparesOld: true, seeks: true, exceptionsInside: true },
+  ...{ keepsWaiting: true, forgetsSettled: true, looksAtRows: true },
+}
+
+const fences = (
+  name: string,
+  faults: Partial<FenceFaults>,
+  over: Partial<FenceRules> = {},
+  rest: Partial<World> = {},
+): World => {
+  const none = { die: 0, zombie: 0, fail: 0, unknown: 0, ahead: 0, reset: 0 }
+  return world(`fence: ${name}`, fence({ ...FENCE, ...over }, { ...none, ...faults }), rest)
+}
+
 const STUCK = 'nothing but a fault leads on to an end'
+const SKIPPED = 'skipped'
 const OVERTAKES = 'a message overtakes one of its key'
 const FALSE_DONE = 'a false done: acked without an effect'
 
@@ -174,6 +192,29 @@ export const WORLDS: readonly World[] = [
   outboxes('without leases', {}, { leases: false }, { breaks: 'published twice without a fault' }),
   outboxes('without expires', { relay: 1 }, { expires: false }, { breaks: STUCK }),
   outboxes('without holdsKey', { refuse: 1 }, { holdsKey: false }, { breaks: OVERTAKES }),
+  fences('workers die', { die: 2, fail: 2 }),
+  fences('zombies', { zombie: 2, fail: 1 }),
+  fences('an unknown COMMIT', { zombie: 1, unknown: 1 }),
+  fences("a group's offset that was moved ahead", { die: 1, fail: 1, ahead: 3 }),
+  fences('a reset', { fail: 1, reset: 1 }),
+  fences(
+    'every fault',
+    { die: 1, zombie: 1, fail: 1, unknown: 1, reset: 1 },
+    {},
+    { isLarge: true },
+  ),
+  fences('without epoch', { fail: 1, reset: 1 }, { epoch: false }, { breaks: SKIPPED }),
+  fences('without comparesOld', { unknown: 1 }, { comparesOld: false }, { breaks: 'two effects' }),
+  fences('without seeks', { ahead: 1 }, { seeks: false }, { breaks: STUCK }),
+  fences(
+    'without exceptionsInside',
+    { die: 1, fail: 1 },
+    { exceptionsInside: false },
+    { breaks: SKIPPED },
+  ),
+  fences('without keepsWaiting', {}, { keepsWaiting: false }, { breaks: SKIPPED }),
+  fences('without forgetsSettled', { fail: 1 }, { forgetsSettled: false }, { breaks: SKIPPED }),
+  fences('without looksAtRows', { zombie: 1 }, { looksAtRows: false }, { breaks: 'two effects' }),
   splits('every fault'),
   splits('without waitsForAll', { waitsForAll: false }, 'acked and lost'),
   splits('without recordsDead', { recordsDead: false }, 'acked and lost'),
