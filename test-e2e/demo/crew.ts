@@ -9,7 +9,7 @@ const WORKERS = 3
 const STOP_DEADLINE_MS = 10_000
 
 export interface CrewOptions {
-  readonly file: 'with-guard.ts' | 'without-guard.ts'
+  readonly file: `${'with' | 'without'}-${'guard' | 'outbox'}.ts`
   readonly settings: WorkerSettings
   readonly plan: readonly PlannedBlow[]
   /** How long a planned pause stops a worker by SIGSTOP, in milliseconds. */

@@ -7,12 +7,18 @@ import type { DemoBroker, DemoServer } from './demo-broker.ts'
 import { httpDemo, httpTable, httpVerdict, isExactHttp } from './http/demo.ts'
 import { HurtRedis } from './hurt-redis.ts'
 import { type DemoOptions, parseOptions } from './options.ts'
+import { isExactOutbox, outboxJson, outboxTable, outboxVerdict } from './outbox/report.ts'
 import { runPhase } from './phase.ts'
 import { announcements, killPlan, withPause } from './plan.ts'
 import { Progress } from './progress.ts'
 import { type DemoResult, isExact, table, toJson, verdict } from './report.ts'
 
 const INTERRUPTED = 130
+
+const CHARGES = { table, verdict, json: toJson, isExact }
+const OUTBOX = {
+  ...{ table: outboxTable, verdict: outboxVerdict, json: outboxJson, isExact: isExactOutbox },
+}
 
 /** @throws {@link UsageError} when this machine has no such server. */
 async function start(broker: DemoBroker, { broker: name }: DemoOptions): Promise<DemoServer> {
@@ -50,12 +56,14 @@ async function demo(
     const { url } = consoles.use(await DemoConsole.start(databaseUrl))
     progress.line(`the console is at ${url}`)
   }
-  const kills = killPlan(options.events, options.kills)
+  const afterCommit = options.outbox ? 'before-announcement' : 'before-ack'
+  const kills = killPlan(options.events, options.kills, afterCommit)
   const scenario = {
     database,
     broker: options.broker,
     server,
     redis,
+    outbox: options.outbox,
     events: options.events,
     announcements: orders,
     plan: server.pauseMs === undefined ? kills : withPause(kills),
@@ -94,12 +102,13 @@ async function main(args: readonly string[]): Promise<number> {
   }
   try {
     if (options.http) return await overHttp(options, progress, interrupt.signal)
+    const told = options.outbox ? OUTBOX : CHARGES
     const report = (result: DemoResult): void => {
-      progress.line(`\n${table(result)}\n\n${verdict(result)}`)
-      if (options.json) console.log(toJson(result))
+      progress.line(`\n${told.table(result)}\n\n${told.verdict(result)}`)
+      if (options.json) console.log(told.json(result))
     }
     const result = await demo(options, { progress, report, signal: interrupt.signal })
-    return isExact(result) ? 0 : 1
+    return told.isExact(result) ? 0 : 1
   } catch (error) {
     if (!interrupt.signal.aborted) throw error
     progress.line('\ninterrupted; workers and servers are stopped')

@@ -6,6 +6,7 @@ import { Crew } from './crew.ts'
 import { audit, countCharged, createOrders, type Ledger } from './database.ts'
 import type { DemoQueue, DemoServer } from './demo-broker.ts'
 import type { HurtRedis } from './hurt-redis.ts'
+import { Accounting, type Announced } from './outbox/accounting.ts'
 import type { PlannedBlow } from './plan.ts'
 import { bar, type Progress } from './progress.ts'
 
@@ -16,6 +17,8 @@ export interface Scenario {
   readonly server: DemoServer
   /** With `--redis`: holds the leases of the guard, and is killed during the run. */
   readonly redis?: HurtRedis | undefined
+  /** Payments are announced: by hand without the guard, through its outbox with it. */
+  readonly outbox: boolean
   readonly events: number
   readonly announcements: readonly number[]
   readonly plan: readonly PlannedBlow[]
@@ -28,10 +31,13 @@ export interface Scenario {
 export interface PhaseResult extends Ledger {
   readonly deliveries: number
   readonly kills: number
+  /** With `--outbox`. */
+  readonly announced?: Announced | undefined
 }
 
 const MOMENTS: Readonly<Record<PlannedBlow['moment'], string>> = {
   'in-transaction': 'inside a transaction',
+  'before-announcement': 'after its commit, before its announcement',
   'before-ack': 'after its commit, before its acknowledgement',
 }
 
@@ -53,18 +59,24 @@ export async function runPhase(
     }
     await using queue = await server.openQueue(`orders-${guard}-guard-${process.pid}`)
     const redis = guard === 'with' ? scenario.redis : undefined
-    progress.line(`\n${guard} the guard${redis === undefined ? '' : ', leases in Redis'}`)
+    await using accounting = scenario.outbox ? await Accounting.open(pool, guard) : undefined
+    const what = scenario.outbox ? 'outbox' : 'guard'
+    progress.line(`\n${guard} the ${what}${redis === undefined ? '' : ', leases in Redis'}`)
     await using crew = new Crew({
-      file: `${guard}-guard.ts`,
-      settings: { databaseUrl, broker, address: queue.address, redisUrl: redis?.url },
+      file: `${guard}-${what}.ts`,
+      settings: {
+        ...{ databaseUrl, broker, address: queue.address, redisUrl: redis?.url },
+        accounting: accounting?.address,
+      },
       plan: scenario.plan,
       pauseMs: server.pauseMs,
       onBlow: (worker, blow) => progress.line(`  worker ${worker} ${told(blow, server)}`),
     })
-    await work(scenario, { pool, queue, crew, redis })
+    await work(scenario, { pool, queue, crew, redis, accounting })
     const ledger = await audit(pool, sentTwice(scenario.announcements))
     progress.line(`  ${ledger.effects} charges for ${ledger.events} orders`)
-    return { ...ledger, deliveries: crew.deliveries, kills: crew.kills }
+    const announced = await accounting?.audit()
+    return { ...ledger, deliveries: crew.deliveries, kills: crew.kills, announced }
   } finally {
     await pool.end()
   }
@@ -80,9 +92,14 @@ interface Phase {
   readonly queue: DemoQueue
   readonly crew: Crew
   readonly redis: HurtRedis | undefined
+  readonly accounting: Accounting | undefined
 }
 
-/** Sends the orders, and resolves when the workers have ended and the queue is empty. */
+/** Messages on their way, in the broker or in the outbox. */
+const waiting = async ({ accounting, queue }: Phase): Promise<number> =>
+  (await queue.waiting()) + ((await accounting?.waiting()) ?? 0)
+
+/** Sends the orders, and resolves when the workers have ended and nothing waits. */
 async function work(scenario: Scenario, testbed: Phase): Promise<void> {
   const { queue, crew } = testbed
   const announcing = announce(scenario, queue)
@@ -97,7 +114,7 @@ async function work(scenario: Scenario, testbed: Phase): Promise<void> {
     await emptied(scenario, testbed, () => announced)
     await crew.stop()
     // Messages that a worker gave back are visible only now.
-    if ((await queue.waiting()) === 0) return
+    if ((await waiting(testbed)) === 0) return
     crew.start()
   }
 }
@@ -108,7 +125,7 @@ async function emptied(
   announced: () => boolean,
 ): Promise<void> {
   const { events, plan, progress, signal, server } = scenario
-  const { pool, queue, crew, redis } = testbed
+  const { pool, crew, redis } = testbed
   const kills = plan.filter(({ kind }) => kind === 'kill').length
   const isOver = async (): Promise<boolean> => {
     if (signal.aborted || crew.failure !== undefined) return true
@@ -117,7 +134,7 @@ async function emptied(
     const counts = `${crew.deliveries} deliveries · ${crew.kills}/${kills} kills`
     progress.move(`  ${bar(charged, events)} ${charged}/${events} charged · ${counts}`)
     const silentMs = performance.now() - crew.heardAt
-    return announced() && silentMs >= (server.silenceMs ?? 0) && (await queue.waiting()) === 0
+    return announced() && silentMs >= (server.silenceMs ?? 0) && (await waiting(testbed)) === 0
   }
   const deadlineMs = 60_000 + events * 20
   await until(isOver, { what: 'the queue to be empty', deadlineMs, everyMs: 100 })

@@ -1,5 +1,5 @@
 /** Where in its work a worker is killed or paused. */
-export type Moment = 'in-transaction' | 'before-ack'
+export type Moment = 'in-transaction' | 'before-announcement' | 'before-ack'
 
 /** Once that many handler runs have begun, the next worker that reaches `moment` is killed or paused there. */
 export interface PlannedBlow {
@@ -8,13 +8,17 @@ export interface PlannedBlow {
   readonly moment: Moment
 }
 
-/** Kills at random times over the whole run, alternately before the acknowledgement and inside a transaction. */
-export function killPlan(events: number, kills: number): readonly PlannedBlow[] {
+/** Kills at random times over the whole run, alternately after the commit and inside a transaction. */
+export function killPlan(
+  events: number,
+  kills: number,
+  afterCommit: Exclude<Moment, 'in-transaction'> = 'before-ack',
+): readonly PlannedBlow[] {
   const distance = (events * 0.8) / kills
   return Array.from({ length: kills }, (_, index) => ({
     kind: 'kill',
     afterRuns: Math.floor((index + Math.random()) * distance),
-    moment: index % 2 === 0 ? 'before-ack' : 'in-transaction',
+    moment: index % 2 === 0 ? afterCommit : 'in-transaction',
   }))
 }
 

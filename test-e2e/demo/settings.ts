@@ -1,4 +1,5 @@
 import type { BrokerName } from '../brokers/index.ts'
+import type { AccountingAddress } from './outbox/accounting.ts'
 
 /** What the parent gives a worker. */
 export interface WorkerSettings {
@@ -8,6 +9,8 @@ export interface WorkerSettings {
   readonly address: string
   /** With `--redis`: where leases are. */
   readonly redisUrl?: string | undefined
+  /** With `--outbox`: where payments are announced. */
+  readonly accounting?: AccountingAddress | undefined
 }
 
 export const SETTINGS_VARIABLE = 'ONCEWARD_DEMO'

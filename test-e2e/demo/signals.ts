@@ -3,6 +3,8 @@ export type Signal =
   | { readonly kind: 'received'; readonly messages: number }
   /** The charge is written, the balance is not. Nothing is committed. */
   | { readonly kind: 'in-transaction' }
+  /** With `--outbox`. The transaction is committed, and the accounting does not know of it. */
+  | { readonly kind: 'before-announcement' }
   /** The transaction is committed. The broker has no acknowledgement yet. */
   | { readonly kind: 'before-ack' }
 

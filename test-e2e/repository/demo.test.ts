@@ -95,6 +95,25 @@ test('with --redis every order is charged once, whatever Redis loses', {
   expect(code).toBe(0)
 })
 
+test('with --outbox every payment is announced once, and by hand some are never announced', {
+  tags: 'nightly',
+}, async () => {
+  const { code, stdout, stderr } = await start(
+    '--outbox',
+    '--events',
+    '60',
+    '--kills',
+    '2',
+    '--json',
+  ).done
+  const told = 'killed by SIGKILL after its commit, before its announcement'
+  expect(stderr.split(told).length - 1, stderr).toBe(2)
+  const result = JSON.parse(stdout.trimEnd().split('\n').at(-1) ?? '')
+  expect(result).toMatchObject({ events: 60, kills: 2, effects: 60, lost: 0, doubled: 0 })
+  expect(result.unguarded.lost).toBeGreaterThan(0)
+  expect(code).toBe(0)
+})
+
 test('with --http every order is charged once, whatever the network and the server do', {
   tags: 'nightly',
 }, async () => {
@@ -173,6 +192,7 @@ test.each([
 test.each([
   ['--broker nats', 'unknown broker: nats'],
   ['--events many', 'Expected --events'],
+  ['--outbox --http', '--outbox is played on a broker, alone'],
   ['--nonsense', '--nonsense'],
 ])('the demo refuses %s', async (args, why) => {
   const { code, stderr } = await start(...args.split(' ')).done
