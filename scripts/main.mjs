@@ -44,6 +44,7 @@ const COMMANDS = {
   check: async () => ((await runChecks()).failed === 0 ? 0 : 1),
   docs: (args) => runFromSource('scripts/docs.ts', args),
   api,
+  'build:confluent': (args) => runFromSource('scripts/confluent.ts', args),
   demo: (args) => runFromSource('test-e2e/demo/main.ts', args),
   bench: (args) => runFromSource('bench/runner/run.ts', args),
   soak: (args) => runFromSource('test-e2e/soak/main.ts', args),

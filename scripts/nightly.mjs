@@ -64,7 +64,7 @@ async function runCampaigns() {
  * @returns The exit code; the last line printed is `N passed, N failed`.
  */
 export async function nightly(filters) {
-  await prepareServers()
+  await prepareServers({ builds: true })
   await turbo('build')
   const tests = [await runTagged(filters)]
   const counts = [...tests]

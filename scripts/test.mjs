@@ -6,6 +6,7 @@ import { fromSource, pinnedNode, root, run } from './process.mjs'
 import { runTests } from './vitest.mjs'
 
 const installer = 'packages/testing/src/servers/run/install.ts'
+const confluent = 'scripts/confluent.ts'
 const DEFAULT = '--reporter=default'
 const TESTS = '*.test.ts'
 
@@ -27,8 +28,14 @@ export function report({ failed, flaky, passed, skipped }) {
   return failed === 0 ? 0 : 1
 }
 
-export async function prepareServers() {
+/**
+ * What is missing is installed.
+ *
+ * @param options.builds - Whether the native module of Confluent's client is built too, which takes a minute or two.
+ */
+export async function prepareServers({ builds = false } = {}) {
   if (existsSync(join(root, installer))) await run(pinnedNode, [fromSource, installer])
+  await run(pinnedNode, [fromSource, confluent, ...(builds ? [] : ['--cached'])])
 }
 
 export async function git(...args) {
