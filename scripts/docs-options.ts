@@ -89,9 +89,9 @@ const REDIS: Docs<keyof RedisLeasesOptions> = {
     type: "'always' | 'by-need'",
     default: REDIS_DEFAULTS.hold,
     meaning:
-      "Which events are claimed beside an inbox. 'always': all of them. 'by-need': deliveries that may be copies, and all events while a quarter of them are copies; the others are only marked as done, behind their commits.",
+      "Which events are claimed beside an inbox. 'by-need': deliveries that may be copies, and all events while a quarter of them are copies that Redis knows; the others are only marked as done, behind their commits. 'always': all of them.",
     reason:
-      "With 'always', copies of a running event wait without a look at Postgres. With 'by-need', new events cost Redis one mark, which nothing waits for.",
+      "The row in Postgres is the fence, so a new event needs no claim: it costs Redis one mark, which nothing waits for. With 'always', copies of a long run wait without a look at Postgres.",
   },
 }
 

@@ -34,7 +34,7 @@ interface Guard {
   readonly isFresh: boolean
   /** What it is about to write: the mark of an event that it knows to be done, in the epoch of its claim. */
   readonly mark: number | undefined
-  /** In a transaction, with the epoch that was known before it; -1 if none was believed. */
+  /** In a transaction, with the epoch that was known before it; -1 if none was. */
   readonly begun: number | undefined
   /** Marks that are written behind the commits of their events. */
   readonly pending: readonly number[]
@@ -189,7 +189,8 @@ function ofMarkingBehind(state: EpochState, { guard, index }: Placed, marking: M
     const wrong = state.hasRow ? undefined : 'a false done: acked without an effect'
     steps.push(to('asks Redis: done', {}, { queue, wrong }))
   }
-  steps.push(to('begins', { begun: guard.isFresh ? guard.epoch : -1 }, { queue }))
+  // However long ago the name was read: a history that has ended since never gets it back.
+  steps.push(to('begins', { begun: guard.epoch }, { queue }))
   return steps
 }
 

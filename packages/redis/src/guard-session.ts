@@ -73,17 +73,21 @@ export class GuardSession implements LeaseSession {
     }
   }
 
-  /** With `hold: 'always'` and without an inbox every event is claimed. */
+  /**
+   * With `hold: 'always'` and without an inbox every event is claimed. The name of the history may have been read long ago:
+   * if that history has ended since, nobody believes the marks that are written in it.
+   */
   get marks(): LeaseSession['marks'] {
     return this.#parts.isByNeed === true ? () => this.#marks() : undefined
   }
 
   #marks(): WriteMarks | undefined {
     const { history, timeBudget } = this.#parts
-    // Claims read the identity too, but there may be none.
+    // Claims do this too, but there may be none.
     void history.refresh()
+    void this.#sampleMarks()
     const namespace = history.namespace()
-    if (!this.#isTested || namespace === undefined || !history.believes(namespace)) return undefined
+    if (!this.#isTested || namespace === undefined || history.distrusts(namespace)) return undefined
     const known = this.#writers.get(namespace)
     if (known !== undefined) return known
     const { remember } = this.#transitionsIn(namespace)

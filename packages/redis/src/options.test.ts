@@ -26,7 +26,7 @@ test.each([
 
 test('takes the options at their bounds, and by default the namespace alone is known', () => {
   expect(redisOptions({})).toEqual({
-    ...{ budgetMs: undefined, namespace: 'onceward', rememberDoneMs: undefined, hold: 'always' },
+    ...{ budgetMs: undefined, namespace: 'onceward', rememberDoneMs: undefined, hold: 'by-need' },
   })
   for (const options of [
     { budgetMs: 1, namespace: 'a', rememberDoneMs: 1_000, hold: 'always' as const },
@@ -40,7 +40,7 @@ test('takes the options at their bounds, and by default the namespace alone is k
   expect(Object.isFrozen(DEFAULTS)).toBe(true)
   expect(DEFAULTS).toEqual({
     ...{ besideMs: 20, aloneMs: 1_000, rememberDoneMs: 3_600_000, namespace: 'onceward' },
-    hold: 'always',
+    hold: 'by-need',
   })
 })
 

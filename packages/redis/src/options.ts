@@ -23,10 +23,11 @@ export interface RedisLeasesOptions {
    */
   readonly rememberDoneMs?: number | undefined
   /**
-   * Which events are claimed beside an inbox. `always`: all of them, so copies of a running event wait without a look at
-   * PostgreSQL. `by-need`: deliveries that may be copies, and all events while many copies come. The others cost Redis
-   * only a mark, which is written behind their commits.
-   * @defaultValue `always`
+   * Which events are claimed beside an inbox, whose rows are the fence. `by-need`: deliveries that may be copies, and all
+   * events while many copies come that Redis knows. The others cost Redis only a mark, which is written behind their
+   * commits. `always`: all of them, so copies of a long run wait without a look at PostgreSQL. Without an inbox every
+   * event is claimed.
+   * @defaultValue `by-need`
    */
   readonly hold?: 'always' | 'by-need' | undefined
 }
@@ -41,13 +42,13 @@ export interface ResolvedRedisOptions {
 
 export const DEFAULTS: Readonly<Record<'besideMs' | 'aloneMs' | 'rememberDoneMs', number>> & {
   readonly namespace: string
-  readonly hold: 'always'
+  readonly hold: 'by-need'
 } = Object.freeze({
   besideMs: 20,
   aloneMs: 1_000,
   rememberDoneMs: 3_600_000,
   namespace: 'onceward',
-  hold: 'always',
+  hold: 'by-need',
 })
 
 /**

@@ -17,6 +17,7 @@ export interface History {
   believes(namespace: Namespace): boolean
   /** Its done marks are not believed any more. */
   distrust(namespace: Namespace): void
+  distrusts(namespace: Namespace): boolean
   /** Resolves when an outdated identity has been read again, or when the read failed. Never rejects. */
   refresh(): Promise<void>
 }
@@ -28,6 +29,7 @@ export function fixedHistory(namespace: Namespace): History {
     namespaces: () => [namespace],
     believes: () => true,
     distrust: () => undefined,
+    distrusts: () => false,
     refresh: () => Promise.resolve(),
   }
 }
@@ -62,12 +64,16 @@ export class BoundHistory implements History {
   }
 
   believes(namespace: Namespace): boolean {
-    if (namespace === this.#distrusted) return false
+    if (this.distrusts(namespace)) return false
     return namespace === this.#current && this.#ageMs() <= STALE_MS
   }
 
   distrust(namespace: Namespace): void {
     this.#distrusted = namespace
+  }
+
+  distrusts(namespace: Namespace): boolean {
+    return namespace === this.#distrusted
   }
 
   async refresh(): Promise<void> {

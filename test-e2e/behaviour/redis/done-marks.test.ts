@@ -3,7 +3,7 @@ import { redisLeases } from '@onceward/redis'
 import { type RedisConnection, redis, type Server } from '@onceward/testing'
 import { Redis } from 'ioredis'
 import type { PoolClient } from 'pg'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type Billing, charge, openBilling, orderPlaced } from '../traps/billing.ts'
 import { settled } from './storm.ts'
 
@@ -77,23 +77,27 @@ async function done(): Promise<readonly string[]> {
 }
 
 // Red when Redis is told of a completion before the commit has answered.
-test.each(WAYS)('a run that ends %s leaves no done mark in Redis', async (where, way) => {
-  await client.flushall()
-  let isBroken = true
-  const guard = billing.guard((event, context) => (isBroken ? way : charge)(event, context), {
-    options: {
-      leases: redisLeases(client, { budgetMs: 10_000 }),
-      deadlineMs: 1_000,
-      retry: { attempts: 9, baseMs: 1, maxMs: 1 },
-    },
+describe.each(['always', 'by-need'] as const)('with hold: %s', (hold) => {
+  test.each(WAYS)('a run that ends %s leaves no done mark in Redis', async (where, way) => {
+    await client.flushall()
+    let isBroken = true
+    const guard = billing.guard((event, context) => (isBroken ? way : charge)(event, context), {
+      options: {
+        leases: redisLeases(client, { budgetMs: 10_000, hold }),
+        deadlineMs: 1_000,
+        retry: { attempts: 9, baseMs: 1, maxMs: 1 },
+      },
+    })
+    const name = `${where} ${hold}`
+    const delivery = orderPlaced(name)
+    expect((await guard.process(delivery)).kind).not.toBe('ack')
+    expect(await done()).toEqual([])
+    expect(await billing.charges(name)).toBe(0)
+    isBroken = false
+    // Redis has no done mark either way, so the event runs, and then there is a row that allows one.
+    expect(await settled(guard, delivery)).toMatchObject({ kind: 'ack' })
+    // By need it is written behind the commit.
+    await expect.poll(done).toHaveLength(1)
+    expect(await billing.charges(name)).toBe(1)
   })
-  const delivery = orderPlaced(where)
-  expect((await guard.process(delivery)).kind).not.toBe('ack')
-  expect(await done()).toEqual([])
-  expect(await billing.charges(where)).toBe(0)
-  isBroken = false
-  // Redis has no done mark either way, so the event runs, and then there is a row that allows one.
-  expect(await settled(guard, delivery)).toMatchObject({ kind: 'ack' })
-  expect(await done()).toHaveLength(1)
-  expect(await billing.charges(where)).toBe(1)
 })

@@ -48,7 +48,7 @@ describe.each([
   // Red when an unreadable value in Redis counts as somebody's claim, and when it is overwritten.
   test('is reported and left as it is, and the event goes to Postgres', async () => {
     const { warned, logger } = listener()
-    const leases = redisLeases(client, { budgetMs: 10_000 })
+    const leases = redisLeases(client, { budgetMs: 10_000, hold: 'always' })
     const guard = billing.guard(charge, { options: { leases, logger } })
     await guard.process(orderPlaced(`${what}: warm`))
     const key = await keyOf('billing', what, await boundNamespace())

@@ -34,6 +34,9 @@ function connect(): Redis {
 const leased = (options: RedisLeasesOptions = { budgetMs: 10_000 }) => ({
   options: { leases: redisLeases(connect(), options) },
 })
+/** The same, and every event is claimed. */
+const holding = (options: RedisLeasesOptions = { budgetMs: 10_000 }) =>
+  leased({ ...options, hold: 'always' })
 
 const pause = (): boolean => process.kill(server.pid as number, 'SIGSTOP')
 const resume = (): boolean => process.kill(server.pid as number, 'SIGCONT')
@@ -59,7 +62,7 @@ describe('Redis loses what it had', () => {
 
   // Red when an event that Redis does not know is new.
   test('trap T31: copies of a done event that Redis lost are still duplicates, and Redis gets its mark again', async () => {
-    const guard = billing.guard(charge, leased())
+    const guard = billing.guard(charge, holding())
     const delivery = orderPlaced('order')
     expect(await guard.process(delivery)).toMatchObject({ by: 'processed' })
     await connect().flushall()
@@ -71,7 +74,7 @@ describe('Redis loses what it had', () => {
   })
 
   test('trap T31: done events cost Postgres nothing while Redis has them', async () => {
-    const guard = billing.guard(charge, leased())
+    const guard = billing.guard(charge, holding())
     const deliveries = Array.from({ length: 50 }, (_, index) => orderPlaced(`order-${index}`))
     await guard.processBatch(deliveries)
     await billing.admin.query('alter table onceward.processed_events rename to away')
@@ -115,7 +118,7 @@ describe('acceptance A10: Redis goes away', () => {
       error: () => undefined,
       warn: (_fields: object, message: string) => void warnings.push(message),
     }
-    const { options } = leased({})
+    const { options } = holding({})
     const slow = async (...[event, context]: Parameters<typeof charge>): Promise<void> => {
       await gate.pass()
       await charge(event, context)
@@ -138,8 +141,8 @@ test('acceptance A18: a copy that waits for another run asks Redis a handful of 
   const slow = billing.guard(async (event, context) => {
     await gate.pass()
     await charge(event, context)
-  }, leased())
-  const waiter = billing.guard(charge, leased())
+  }, holding())
+  const waiter = billing.guard(charge, holding())
   await waiter.process(orderPlaced('warm'))
   const running = slow.process(orderPlaced('order'))
   await gate.reached

@@ -109,7 +109,8 @@ describe('an event that was done after the dump', () => {
   })
 
   test('is found by the doctor if forgetHistory was not called, and is charged again', async () => {
-    const { settled, wait, errors } = running()
+    const leases = redisLeases(client, { budgetMs: 10_000, hold: 'always' })
+    const { settled, wait, errors } = running({ leases })
     await dump()
     const lost = orderPlaced('lost')
     await settled(lost)

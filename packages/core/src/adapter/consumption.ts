@@ -219,6 +219,7 @@ export class Running<Loop extends ConsumerLoop> implements Consumption {
       await endsWithin(port.runtime, ended, ABORT_GRACE_MS)
     }
     await this.loop.finish()
+    await port.flush?.()
     this.#phase = 'stopped'
     if (this.#fatal === undefined) this.#end.resolve()
     else this.#end.reject(this.#fatal.error)

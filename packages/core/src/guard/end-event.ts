@@ -38,7 +38,7 @@ export function end(
   lanes.note(event.member, outcome)
   // 4. Complete: tell the lease store the outcome, always after the commit.
   const { leases } = processing.stores
-  leases?.byNeed?.note(outcome)
+  leases?.byNeed?.ended(outcome)
   if (event.remember !== undefined) leases?.byNeed?.remember(event.member, outcome, event.remember)
   const completing =
     leases === undefined || event.member.lease === undefined

@@ -175,7 +175,7 @@ async function openLeases(
   const byNeed = claimsByNeed(options, store)
   const { outage } = store
   const close = async (): Promise<void> => {
-    await Promise.all([store.close(), byNeed?.close()])
+    await Promise.all([store.close(), byNeed?.drain()])
   }
   return { options, store, outage, close, byNeed, renewer: createLeaseRenewer(options, store) }
 }

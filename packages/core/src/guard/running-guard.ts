@@ -143,7 +143,10 @@ export class RunningGuard implements GuardPort {
     const stopping = this.#background?.stop()
     return async (hooks = {}) => {
       this.#runs.start()
-      await this.#doDue(hooks, stopping).finally(() => this.#runs.end())
+      // A process that is frozen between two calls has no other time for it.
+      await Promise.all([this.#doDue(hooks, stopping), this.flush()]).finally(() =>
+        this.#runs.end(),
+      )
     }
   }
 
@@ -157,6 +160,10 @@ export class RunningGuard implements GuardPort {
 
   registerPublisher(...args: Parameters<GuardPort['registerPublisher']>): () => void {
     return this.#publisher.register(...args)
+  }
+
+  async flush(): Promise<void> {
+    await this.#stores?.leases?.byNeed?.drain()
   }
 
   availability(): Availability {

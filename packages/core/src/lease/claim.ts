@@ -53,6 +53,7 @@ export async function claimLeases(
   } catch (error) {
     return members.map(() => ({ kind: 'unavailable', error }))
   }
+  context.byNeed?.answered(results)
   return members.map((member, index) =>
     toClaimed(context, { member, token: tokens[index] as OwnerToken, askedAtMs }, results[index]),
   )

@@ -1,5 +1,5 @@
 import type { InFlightEvent } from '../model/in-flight-event.ts'
-import type { LeaseSession, WriteMarks } from '../model/lease-store.ts'
+import type { ClaimResult, LeaseSession, WriteMarks } from '../model/lease-store.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import { ClaimNeed } from './claim-need.ts'
@@ -24,12 +24,18 @@ export class ClaimsByNeed {
 
   /** What remembers the event when it is done. Undefined: the event is to be claimed. */
   spares({ parked, suspect }: InFlightEvent): WriteMarks | undefined {
-    if (suspect || parked !== undefined || this.#need.isHigh) return undefined
+    if (suspect || parked !== undefined || this.#need.claims()) return undefined
     return this.#store.marks?.()
   }
 
-  note({ kind }: Outcome): void {
-    if (kind === 'processed' || kind === 'duplicate') this.#need.note(kind === 'duplicate')
+  answered(results: readonly ClaimResult[]): void {
+    for (const result of results) {
+      this.#need.answered(result.kind !== 'acquired' || result.by !== 'first')
+    }
+  }
+
+  ended({ kind }: Outcome): void {
+    if (kind === 'processed' || kind === 'duplicate') this.#need.ended(kind === 'duplicate')
   }
 
   remember({ event }: InFlightEvent, outcome: Outcome, write: WriteMarks): void {
@@ -42,8 +48,8 @@ export class ClaimsByNeed {
     this.#writer.add({ id, fingerprint, result: outcome.result }, write, rememberMs)
   }
 
-  close(): Promise<void> {
-    return this.#writer.close()
+  drain(): Promise<void> {
+    return this.#writer.drain()
   }
 }
 

@@ -54,13 +54,13 @@ test('many marks do not wait', () => {
   expect(written).toHaveLength(1)
 })
 
-test('closing writes what is left, and a store that fails or never answers does not stop it', async () => {
+test('a drain writes what is left, and a store that fails or never answers does not stop it', async () => {
   const failing = setUp(() => Promise.reject(new Error('down')))
   failing.writer.add(mark(1), failing.writing('history'), 10)
-  await failing.writer.close()
+  await failing.writer.drain()
   expect(failing.written).toHaveLength(1)
   const hanging = setUp(() => new Promise(() => undefined))
   hanging.writer.add(mark(1), hanging.writing('history'), 10)
-  await hanging.clock.until(hanging.writer.close())
+  await hanging.clock.until(hanging.writer.drain())
   expect(hanging.written).toHaveLength(1)
 })

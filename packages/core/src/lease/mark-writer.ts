@@ -55,7 +55,7 @@ export class MarkWriter {
   }
 
   /** Writes what is left. Never rejects. */
-  async close(): Promise<void> {
+  async drain(): Promise<void> {
     this.flush()
     await endsWithin(this.#runtime, Promise.all(this.#writing), LAST_MS)
   }

@@ -1,5 +1,5 @@
 import { describeError, StoreUnavailableError } from '../model/errors.ts'
-import type { Held, HeldAnswer, LeaseSession } from '../model/lease-store.ts'
+import type { Held, HeldAnswer, LeaseSession, WriteMarks } from '../model/lease-store.ts'
 import type { Logger } from '../model/logger.ts'
 import type { Runtime } from '../model/runtime.ts'
 import { LateEnds } from './late-ends.ts'
@@ -57,7 +57,7 @@ export function sharedLeaseStore(
   })
   return {
     outage,
-    ...(session.marks === undefined ? {} : { marks: () => session.marks?.() }),
+    ...(session.marks === undefined ? {} : { marks: watchedMarks(session, watch) }),
     close: () => late.close(),
     claim: async (claims) => {
       const telling = late.tell(claims)
@@ -105,6 +105,20 @@ function createWatch(logger: Logger): Watch {
         throw error
       }
     },
+  }
+}
+
+/** What a history answers is always the same function, by which marks are written together. */
+function watchedMarks(session: LeaseSession, watch: Watch['watch']): () => WriteMarks | undefined {
+  const watched = new WeakMap<WriteMarks, WriteMarks>()
+  return () => {
+    const write = session.marks?.()
+    if (write === undefined) return undefined
+    const known = watched.get(write)
+    if (known !== undefined) return known
+    const made: WriteMarks = (done, rememberMs) => watch(write(done, rememberMs))
+    watched.set(write, made)
+    return made
   }
 }
 

@@ -135,6 +135,8 @@ export interface GuardPort {
    * between two calls. The returned function does what is due, and should be called after each `run`. Never rejects.
    */
   onDemand(): (hooks?: Pick<RunHooks, 'stop' | 'abort' | 'budgetMs'>) => Promise<void>
+  /** Writes what the lease store has not been told yet: nothing waits for done marks. Never rejects. */
+  flush?(): Promise<void>
   /** How events share transactions now, with `transaction: 'auto'`. Undefined otherwise, and before the stores are open. */
   sharePlan?(): SharePlan | undefined
   /** Of a guard that runs its events later: what waited some seconds ago. Undefined before the first look. */

@@ -73,7 +73,7 @@ export interface LeaseSession {
   /**
    * Beside an inbox: given if only events that may be copies are to be claimed. The others are remembered with what it
    * answers, which must be asked for *before* their transactions begin: a commit that a later history does not have would
-   * be remembered in it. Undefined: the history is not known now, and all events are claimed.
+   * be remembered in it. Undefined: no history is known, and all events are claimed.
    */
   readonly marks?: (() => WriteMarks | undefined) | undefined
   claim(claims: readonly Claim[]): Promise<readonly ClaimResult[]>

@@ -1,97 +1,80 @@
 import { expect, test } from 'vitest'
-import { changed, silent } from '../../fixtures/inbox.ts'
-import { createShift } from '../../fixtures/shift.ts'
+import { startConsumption } from '../../adapter/consumption.ts'
 import { memoryInbox, memoryLeases, toDelivery } from '../../memory/index.ts'
-import type { Delivery } from '../../model/delivery.ts'
-import type { DoneMark, LeaseStore } from '../../model/lease-store.ts'
+import type { Guard } from '../../model/guard-port.ts'
+import { portOf } from '../../model/guard-port.ts'
+import type { LeaseStore } from '../../model/lease-store.ts'
 import { createGuard } from '../guard.ts'
 
-/** A lease store whose marks are written down, with a history that the test can hide. */
-function setUp() {
-  const { runtime } = createShift()
-  const claimed: number[] = []
-  const marks: DoneMark[] = []
-  const log: string[] = []
-  const history = { isKnown: true }
-  const store = memoryLeases(runtime)
-  const leases: LeaseStore = changed<LeaseStore>(store, {
-    claim: (claims) => {
-      claimed.push(claims.length)
-      return store.claim(claims)
-    },
-    marks: () => {
-      log.push('history')
-      if (!history.isKnown) return undefined
-      return write
-    },
-  })
-  const write = async (done: readonly DoneMark[]): Promise<void> => {
-    log.push('marks')
-    marks.push(...done)
-  }
-  const guard = createGuard(
-    { consumer: 'billing', inbox: memoryInbox(), leases, logger: silent, runtime },
-    ({ key }) => {
-      log.push('handler')
-      return { key }
-    },
-  )
-  return { claimed, guard, history, log, marks }
+const quiet = {
+  ...{ debug: () => undefined, info: () => undefined },
+  ...{ warn: () => undefined, error: () => undefined },
 }
 
-const delivery = (key: string, more: Partial<Delivery> = {}): Delivery => ({
-  ...toDelivery({ key }, { messageId: key }),
-  ...more,
-})
-
-test('a first delivery takes no claim, and is remembered behind its ack, in the history of before its transaction', async () => {
-  const { claimed, guard, log, marks } = setUp()
-  expect(await guard.process(delivery('a'))).toMatchObject({ kind: 'ack', by: 'processed' })
-  expect(log).toEqual(['history', 'handler'])
-  await guard.close()
-  expect(log).toEqual(['history', 'handler', 'marks'])
-  expect(claimed).toEqual([])
-  expect(marks).toMatchObject([{ result: { key: 'a' } }])
-})
-
-test('what may be a copy is claimed', async () => {
-  const { claimed, guard } = setUp()
-  await guard.process(delivery('a', { redelivered: true }))
-  expect(claimed).toEqual([1])
-  await guard.close()
-})
-
-test('all events are claimed while the history is not known', async () => {
-  const { claimed, guard, history } = setUp()
-  history.isKnown = false
-  await guard.process(delivery('a'))
-  expect(claimed).toEqual([1])
-  await guard.close()
-})
-
-test('a storm of copies is claimed within a hundred events', async () => {
-  const { claimed, guard } = setUp()
-  await guard.process(delivery('a'))
-  for (let n = 0; n < 100; n++) {
-    expect(await guard.process(delivery('a'))).toMatchObject({ kind: 'ack', by: 'duplicate' })
-  }
-  expect(claimed.length).toBeGreaterThan(60)
-  await guard.close()
-})
-
-test('a failure leaves no mark', async () => {
-  const { runtime } = createShift()
-  const marks: unknown[] = []
-  const leases: LeaseStore = changed<LeaseStore>(memoryLeases(runtime), {
-    marks: () => async (done) => void marks.push(done),
-  })
-  const guard = createGuard(
-    { consumer: 'billing', inbox: memoryInbox(), leases, logger: silent, runtime },
-    () => {
-      throw new Error('no')
+/** A guard whose leases are asked by need; the number of events that were claimed, and of those that were marked. */
+function setUp() {
+  const memory = memoryLeases()
+  const asked = { claimed: 0, marked: 0 }
+  const leases: LeaseStore = {
+    ...memory,
+    claim: (claims) => {
+      asked.claimed += claims.length
+      return memory.claim(claims)
     },
-  )
-  await guard.process(delivery('a'))
+    marks: () => write,
+  }
+  const write = async (done: readonly unknown[]): Promise<void> => {
+    asked.marked += done.length
+  }
+  const options = { consumer: 'billing', inbox: memoryInbox(), leases, logger: quiet }
+  return { asked, guard: createGuard(options, () => undefined) }
+}
+
+const newOrder = (index: number) => toDelivery({}, { headers: { 'idempotency-key': `${index}` } })
+
+async function run(guard: Guard, events: number, key = (index: number) => index): Promise<void> {
+  for (let index = 0; index < events; index++) await guard.process(newOrder(key(index)))
+}
+
+// Red when every event is claimed, and when closing does not write what is left.
+test('new events are not claimed, and closing the guard marks them', async () => {
+  const { asked, guard } = setUp()
+  await run(guard, 20)
   await guard.close()
-  expect(marks).toEqual([])
+  expect(asked).toEqual({ claimed: 0, marked: 20 })
+})
+
+test('a delivery that may be a copy is claimed', async () => {
+  const { asked, guard } = setUp()
+  await guard.process({ ...newOrder(1), redelivered: true })
+  expect(asked.claimed).toBe(1)
+  await guard.close()
+})
+
+test('a storm of copies is claimed before a hundred of them are through', async () => {
+  const { asked, guard } = setUp()
+  await run(guard, 1)
+  await run(guard, 100, () => 0)
+  expect(asked.claimed).toBeGreaterThan(50)
+  await guard.close()
+})
+
+// Red when a drain leaves the marks to a timer that the end of the process cancels.
+test('a drain marks what its guard has done', async () => {
+  const { asked, guard } = setUp()
+  const done = async (): Promise<void> => undefined
+  const consumption = await startConsumption({
+    ...{ port: portOf(guard), drainMs: 1_000, signal: undefined, queue: 'orders' },
+    describe: String,
+    createLoop: () => ({
+      receiver: { outage: undefined, start: done, stop: done },
+      dispatcher: { inFlight: 0, clear: () => undefined, ended: done },
+      settling: { settleFailures: 0 },
+      finish: done,
+    }),
+  })
+  await run(guard, 3)
+  await consumption.drain()
+  expect(asked.marked).toBe(3)
+  await guard.close()
 })
