@@ -10,7 +10,8 @@ import {
   startConsumption,
 } from '@onceward/core/adapter'
 import type { KafkaClient } from './client.ts'
-import { PartitionBatches } from './clients/kafkajs/partition-batches.ts'
+import { type KafkaClientHandle, portOfHandle } from './clients/handle.ts'
+import type { KafkaClientPort, RecordSource } from './clients/port.ts'
 import { TopicPublishers } from './dead-letter.ts'
 import { Dispatcher } from './dispatch.ts'
 import { examine } from './doctor.ts'
@@ -30,7 +31,7 @@ const CLIENT: ClientRule = {
 }
 
 /**
- * Consumes topics for as long as the process lives, with a consumer of its own, and a new one whenever kafkajs has
+ * Consumes topics for as long as the process lives, with a consumer of its own, and a new one whenever the client has
  * ended the old one. It disconnects what it made; the client and the producer stay yours.
  *
  * Resolves when the store and the topics have been checked and the group was joined. When Kafka or the store cannot
@@ -54,14 +55,15 @@ const CLIENT: ClientRule = {
  * ```
  */
 export async function consumeKafka(
-  kafka: KafkaClient,
+  kafka: KafkaClient | KafkaClientHandle,
   guard: Guard,
   options: ConsumeKafkaOptions,
 ): Promise<Consumption> {
   const port = portOf(guard)
   checkConsumeNames(options)
   const settings = resolveConsumerSettings(options, port.settings)
-  refuseUnfitClient('consumeKafka', kafka, CLIENT)
+  const client = await clientOf(kafka)
+  client.check(settings)
   return startConsumption({
     port,
     drainMs: settings.drainMs,
@@ -69,19 +71,34 @@ export async function consumeKafka(
     signal: options.signal,
     queue: settings.topics.map(String).join(', '),
     describe: (error) => classifyError(error).text,
-    createLoop: (signals) => createLoop({ port, kafka, settings, signals }),
+    createLoop: (signals) => createLoop({ port, client, settings, signals }),
   })
+}
+
+/** kafkajs is loaded only if it is used. */
+async function clientOf(kafka: KafkaClient | KafkaClientHandle): Promise<KafkaClientPort> {
+  const client = portOfHandle(kafka)
+  if (client !== undefined) return client
+  refuseUnfitClient('consumeKafka', kafka, CLIENT)
+  const { kafkajsClient } = await import('./clients/kafkajs/index.ts')
+  return kafkajsClient(kafka as KafkaClient)
 }
 
 interface Parts {
   readonly port: GuardPort
-  readonly kafka: KafkaClient
+  readonly client: KafkaClientPort
   readonly settings: ConsumerSettings
   readonly signals: LoopSignals
 }
 
-function createLoop({ port, kafka, settings, signals }: Parts): ConsumerLoop {
-  const batches = new PartitionBatches({ port, settings, onRunnable: () => dispatcher.pump() })
+function createLoop({ port, client, settings, signals }: Parts): ConsumerLoop {
+  const source: RecordSource = client.createSource({
+    port,
+    settings,
+    onRunnable: () => dispatcher.pump(),
+    onJoined: (topics) => publishers.register(topics),
+  })
+  const { batches } = source
   const dispatcher: Dispatcher = new Dispatcher({
     port,
     settings,
@@ -92,13 +109,11 @@ function createLoop({ port, kafka, settings, signals }: Parts): ConsumerLoop {
   const publishers = new TopicPublishers(port, settings, batches)
   const receiver: Receiver = new Receiver({
     port,
-    kafka,
     settings,
-    batches,
-    onJoined: (topics) => publishers.register(topics),
+    source,
     check: async () => {
       await port.open()
-      await examine({ kafka, settings, port })
+      await examine({ client, settings, port })
     },
     onEnd: signals.onEnd,
   })

@@ -1,6 +1,7 @@
 import { ConfigurationError } from '@onceward/core'
 import { handMadeGuard, type Logged } from '@onceward/testing/adapter'
 import { describe, expect, test } from 'vitest'
+import { kafkajsClient } from './clients/kafkajs/index.ts'
 import { examine } from './doctor.ts'
 import { clusterOf, type HandMadeCluster } from './fixtures/cluster.ts'
 import { protocolError } from './fixtures/fetch.ts'
@@ -23,7 +24,9 @@ async function examined(
 ): Promise<Examined> {
   const { logged, port } = handMadeGuard()
   const settings = resolveConsumerSettings({ topics: ['orders'], ...options }, port.settings)
-  const error = await examine({ kafka, settings, port }).catch((thrown: unknown) => thrown)
+  const error = await examine({ client: kafkajsClient(kafka), settings, port }).catch(
+    (thrown: unknown) => thrown,
+  )
   const problems = error instanceof ConfigurationError ? error.message.split('\n') : []
   return { error, problems, logged }
 }

@@ -7,18 +7,16 @@ import {
   shown,
   when,
 } from '@onceward/core/adapter'
-import type { KafkaAdmin, KafkaClient } from './client.ts'
-import { askCluster, lookOnlyAt, topicNames, unseenAmong } from './clients/kafkajs/ask-cluster.ts'
-import { strangersAmong } from './clients/kafkajs/group.ts'
 import { matches } from './clients/matches.ts'
+import type { ClusterView, KafkaClientPort } from './clients/port.ts'
+import { sharedGroup, strangersTo } from './clients/shared-group.ts'
 import { classifyError } from './errors.ts'
 import type { ConsumerSettings } from './options.ts'
 
-/** `ConfigResourceTypes.TOPIC`, as a number because kafkajs is imported for its types only. */
-const TOPIC = 2
+const CONFIGS = ['retention.ms', 'cleanup.policy', 'max.message.bytes', 'min.insync.replicas']
 
 export interface Surroundings {
-  readonly kafka: KafkaClient
+  readonly client: Pick<KafkaClientPort, 'ask'>
   readonly settings: ConsumerSettings
   readonly port: Pick<GuardPort, 'settings' | 'logger' | 'runtime'>
 }
@@ -41,13 +39,15 @@ export interface TopicFacts {
  * @throws {@link ConfigurationError} when the settings cannot work. Other errors are the client's and may pass.
  */
 export async function examine(surroundings: Surroundings): Promise<void> {
-  const { kafka, settings, port } = surroundings
-  const { facts, dead, strangers } = await askCluster(kafka, port.runtime, async (admin) => {
-    const topics = await existing(admin, surroundings)
-    const facts = await factsOf(admin, topics, surroundings)
-    const dead = await deadLetterFacts(admin, surroundings)
-    return { facts, dead, strangers: await strangersOf(admin, surroundings) }
-  })
+  const { client, settings, port } = surroundings
+  const { groupId } = settings.consumer
+  const look = async (cluster: ClusterView) => {
+    const topics = await existing(cluster, surroundings)
+    const facts = await factsOf(cluster, topics, surroundings)
+    const dead = await deadLetterFacts(cluster, surroundings)
+    return { facts, dead, strangers: await strangersOf(cluster, surroundings) }
+  }
+  const { facts, dead, strangers } = await client.ask(look, { runtime: port.runtime, groupId })
   const found = [
     groupFindings(strangers, surroundings),
     timeFindings(settings, port.settings),
@@ -63,18 +63,18 @@ export async function examine(surroundings: Surroundings): Promise<void> {
  * @throws {@link ConfigurationError} when one is missing, or the dead-letter topic.
  */
 async function existing(
-  admin: KafkaAdmin,
-  { kafka, settings: { consumer, deadLetter, topics } }: Surroundings,
+  cluster: ClusterView,
+  { settings: { deadLetter, topics } }: Surroundings,
 ): Promise<readonly string[]> {
   const named = topics.filter((topic) => typeof topic === 'string')
-  const { missing, denied } = await unseenAmong(admin, named)
-  const dead = await unseenAmong(admin, deadLetter === undefined ? [] : [deadLetter.topic])
+  const { missing, denied } = await cluster.unseen(named)
+  const dead = await cluster.unseen(deadLetter === undefined ? [] : [deadLetter.topic])
   refuseProblems([
     ...missing.map((topic) => missingTopic('topics', topic)),
     ...dead.missing.map(missingDeadLetterTopic),
   ])
   if (named.length === topics.length) return named.filter((topic) => !denied.includes(topic))
-  const all = (await topicNames(kafka, consumer.groupId)) ?? (await admin.listTopics())
+  const all = await cluster.topicNames()
   return all.filter((topic) => topics.some((subscription) => matches(subscription, topic)))
 }
 
@@ -89,47 +89,33 @@ const missingDeadLetterTopic = (topic: string): string =>
 
 /** Settings of the dead-letter topic with the least number of replicas of its partitions. */
 async function deadLetterFacts(
-  admin: KafkaAdmin,
+  cluster: ClusterView,
   surroundings: Surroundings,
 ): Promise<readonly DeadLetterFacts[]> {
   const { deadLetter } = surroundings.settings
   if (deadLetter === undefined) return []
-  const [facts] = await factsOf(admin, [deadLetter.topic], surroundings)
+  const [facts] = await factsOf(cluster, [deadLetter.topic], surroundings)
   // The producer may be of another client, so this one may lack the rights that are needed to check its topic.
   if (facts === undefined) return []
-  const { topics } = await admin.fetchTopicMetadata({ topics: [deadLetter.topic] })
-  const replicas = topics.flatMap(({ partitions }) =>
-    partitions.map((each) => each.replicas.length),
-  )
+  const replicas = await cluster.replicas(deadLetter.topic)
   return [{ ...facts, replicas: Math.min(...replicas) }]
 }
 
 async function factsOf(
-  admin: KafkaAdmin,
+  cluster: ClusterView,
   topics: readonly string[],
   { port }: Surroundings,
 ): Promise<readonly TopicFacts[]> {
-  const [first] = topics
-  if (first === undefined) return []
+  if (topics.length === 0) return []
   try {
-    await lookOnlyAt(admin, first)
-    const resources = topics.map((name) => ({
-      type: TOPIC,
-      name,
-      configNames: ['retention.ms', 'cleanup.policy', 'max.message.bytes', 'min.insync.replicas'],
+    const configs = await cluster.topicConfigs(topics, CONFIGS)
+    return [...configs].map(([topic, settings]) => ({
+      topic,
+      retentionMs: toMs(settings.get('retention.ms')),
+      isCompacted: settings.get('cleanup.policy')?.includes('compact') ?? false,
+      maxBytes: toNumber(settings.get('max.message.bytes')),
+      minInSync: toNumber(settings.get('min.insync.replicas')),
     }))
-    const described = await admin.describeConfigs({ resources, includeSynonyms: false })
-    return described.resources.map(({ resourceName, configEntries }) => {
-      const setting = (name: string): string | undefined =>
-        configEntries.find(({ configName }) => configName === name)?.configValue
-      return {
-        topic: resourceName,
-        retentionMs: toMs(setting('retention.ms')),
-        isCompacted: setting('cleanup.policy')?.includes('compact') ?? false,
-        maxBytes: toNumber(setting('max.message.bytes')),
-        minInSync: toNumber(setting('min.insync.replicas')),
-      }
-    })
   } catch (error) {
     const { kind, text } = classifyError(error)
     if (kind !== 'denied') throw error
@@ -141,14 +127,12 @@ async function factsOf(
 
 /** Other consumers that have members in the group. */
 async function strangersOf(
-  admin: KafkaAdmin,
+  cluster: ClusterView,
   { port, settings }: Surroundings,
 ): Promise<readonly string[]> {
   const { groupId } = settings.consumer
   try {
-    const { groups } = await admin.describeGroups([groupId])
-    const members = groups.flatMap((group) => group.members)
-    return strangersAmong(members, port.settings.consumer)
+    return strangersTo(port.settings.consumer, await cluster.consumersOf(groupId))
   } catch (error) {
     const { kind, text } = classifyError(error)
     if (kind !== 'denied') throw error
@@ -163,14 +147,6 @@ function groupFindings(strangers: readonly string[], { port, settings }: Surroun
   const problem = sharedGroup(settings, port.settings.consumer, strangers)
   return { problems: when(strangers.length > 0, problem), warnings: [] }
 }
-
-export const sharedGroup = (
-  { consumer: { groupId } }: Pick<ConsumerSettings, 'consumer'>,
-  consumer: string,
-  strangers: readonly string[],
-): string =>
-  `Group '${groupId}' has members of the consumer '${strangers.join("', '")}'; as another one, '${consumer}' would ` +
-  'get a part of the records and they the rest. Leave `groupId` out, or give each consumer a group of its own.'
 
 function toMs(value: string | undefined): number | undefined {
   const ms = Number(value)

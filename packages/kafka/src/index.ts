@@ -11,6 +11,7 @@ export {
   type KafkaProducer,
   kafkaDestination,
 } from './clients/destination.ts'
+export type { KafkaClientHandle } from './clients/handle.ts'
 export { consumeKafka } from './consume.ts'
 export { fromKafkaMessage, type KafkaRecord, kafkaMessage } from './delivery.ts'
 export {

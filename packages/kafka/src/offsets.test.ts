@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { RecordInHand } from './clients/kafkajs/record-in-hand.ts'
+import { RecordInHand } from './clients/record-in-hand.ts'
 import { message } from './fixtures/fetch.ts'
 import { Assignment, type InHand, type Partition, Pauses, Progress } from './offsets.ts'
 

@@ -10,7 +10,7 @@ import {
 } from '@onceward/core/adapter'
 import { systemRuntime } from '@onceward/core/ports'
 import { Kafka, type KafkaConfig, logLevel, type Producer, type SASLOptions } from 'kafkajs'
-import { askCluster } from './clients/kafkajs/ask-cluster.ts'
+import { kafkajsClient } from './clients/kafkajs/index.ts'
 import { originalMessage } from './dead-letter.ts'
 import { kafkaMessage } from './delivery.ts'
 import { examine, missingTopic } from './doctor.ts'
@@ -94,10 +94,12 @@ class Sender {
   async ready(topic: string): Promise<void> {
     if (this.#partitions.has(topic)) return
     try {
-      const { topics } = await askCluster(this.#kafka, systemRuntime, (admin) =>
-        admin.fetchTopicMetadata({ topics: [topic] }),
+      const of = { runtime: systemRuntime, groupId: 'onceward' }
+      const partitions = await kafkajsClient(this.#kafka).ask(
+        (cluster) => cluster.replicas(topic),
+        of,
       )
-      this.#partitions.set(topic, topics[0]?.partitions.length ?? 0)
+      this.#partitions.set(topic, partitions.length)
     } catch (error) {
       if (classifyError(error).kind !== 'topic-missing') throw error
       throw new ConfigurationError(missingTopic('--broker', topic), { cause: error })
@@ -168,6 +170,10 @@ async function inspect(kafka: Kafka, params: URLSearchParams, guard: GuardSettin
       },
       guard,
     )
-    await examine({ kafka, settings, port: { settings: guard, logger, runtime: systemRuntime } })
+    await examine({
+      client: kafkajsClient(kafka),
+      settings,
+      port: { settings: guard, logger, runtime: systemRuntime },
+    })
   })
 }

@@ -14,14 +14,19 @@ export interface KafkaClientPort {
   readonly check: (settings: ConsumerSettings) => void
   /** Asks the cluster on a connection of its own, in bounded time. Rejects with an error of the client. */
   readonly ask: <Answer>(
-    settings: ConsumerSettings,
-    runtime: Runtime,
     ask: (cluster: ClusterView) => Promise<Answer>,
+    options: AskOptions,
   ) => Promise<Answer>
   /** The consumers of one consumption, one after the other. */
   readonly createSource: (options: SourceOptions) => RecordSource
   /** A producer with the settings of this client, for dead letters whose `producer` was left out. */
   readonly createSender?: (() => RecordSender) | undefined
+}
+
+export interface AskOptions {
+  readonly runtime: Runtime
+  /** For a client that needs one for each connection. No group is joined. */
+  readonly groupId: string
 }
 
 /** What checks and the command line ask of a cluster. Each call rejects with an error that `classifyError` knows. */
@@ -134,18 +139,19 @@ export interface Fetched extends Partition {
 
 /** A consumer that is asked for records. It is used once: after an error another one is made. */
 export interface PulledConsumer {
-  /**
-   * Connects, subscribes and joins the group. Resolves with the cluster's id when the consumer is connected; the
-   * assignment comes later, by {@link PulledEvents}.
-   */
-  start(topics: readonly string[]): Promise<string | undefined>
+  /** What it does not read although it runs. */
+  readonly notice?: string | undefined
+  /** Connects and joins nothing yet: the other requests can be made from here on. */
+  connect(): Promise<void>
+  /** Subscribes and begins to join the group. The assignment comes later, by {@link PulledEvents}. */
+  subscribe(topics: readonly string[]): Promise<void>
   /** Topics with their ids; by name. Undefined if the broker does not tell ids. */
-  topicIds(topics: readonly string[] | 'all'): Promise<TopicIds | undefined>
+  readonly topicIds: TopicLook
   /** Offsets of the group; partitions without one are left out. */
   committed(partitions: readonly Partition[]): Promise<readonly Position[]>
   /** The oldest offset in the log of each partition. */
   oldest(partitions: readonly Partition[]): Promise<readonly Position[]>
-  /** Lets a group without any offset start at the present ends. Called before {@link start}; false if it is too late. */
+  /** Lets a group without any offset start at the present ends. Called before {@link subscribe}; false if it is too late. */
   startAtEnds(topics: readonly string[]): Promise<boolean>
   /** Where partitions are read next. Records that were fetched before are not given any more. */
   seek(positions: readonly Position[]): Promise<void>
@@ -163,7 +169,8 @@ export interface PulledConsumer {
 /** What such a consumer tells. */
 export interface PulledEvents {
   /**
-   * These partitions came. Nothing of them is fetched before the answer: it has called {@link PulledConsumer.seek}.
+   * The group was joined: these partitions came, or none. Nothing of them is fetched before the answer, which has called
+   * {@link PulledConsumer.seek} for each.
    *
    * @param isNewMember - The member has a new id, so others may have had all of its partitions meanwhile.
    */
@@ -184,7 +191,10 @@ export interface PulledEvents {
 }
 
 /** How a consumer is made for `clients/pulled/`. */
-export type CreatePulled = (settings: ConsumerSettings, events: PulledEvents) => PulledConsumer
+export type CreatePulled = (options: SourceOptions, events: PulledEvents) => PulledConsumer
+
+/** Asks for topics by name, or for all that this client may describe. */
+export type TopicLook = (topics: readonly string[] | 'all') => Promise<TopicIds | undefined>
 
 /** Identifies topics beyond their names. */
 export interface TopicIds extends Record<'missing' | 'denied', ReadonlySet<string>> {

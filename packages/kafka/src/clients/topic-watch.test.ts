@@ -1,6 +1,7 @@
 import { Clock } from '@onceward/testing/adapter'
 import type { Cluster } from 'kafkajs'
 import { expect, test } from 'vitest'
+import { lookOf } from './kafkajs/topic-ids.ts'
 import { type TopicChange, TopicWatch } from './topic-watch.ts'
 
 /** A watch of a cluster that is as the test says. */
@@ -62,7 +63,7 @@ function watching(subscriptions: readonly (string | RegExp)[] = ['orders', 'refu
     },
     onChanged: (change) => void changes.push(change),
   })
-  const begin = () => watch.begin(cluster as Cluster)
+  const begin = () => watch.begin(lookOf(cluster as Cluster))
   return { clock, world, watch, anew, changes, logged, begin }
 }
 

@@ -1,11 +1,10 @@
 import type { Logger } from '@onceward/core'
 import type { Runtime } from '@onceward/core/ports'
-import type { Cluster } from 'kafkajs'
 import { classifyError } from '../errors.ts'
-import { allTopics, type TopicIds, topicIds } from './kafkajs/topic-ids.ts'
 import { matches } from './matches.ts'
+import type { TopicIds, TopicLook } from './port.ts'
 
-/** kafkajs checks its topics only every five minutes, and then only their number of partitions. */
+/** Clients check their topics only every few minutes, and then only their number of partitions. */
 const LOOK_MS = 3_000
 
 export interface TopicWatchOptions {
@@ -18,7 +17,7 @@ export interface TopicWatchOptions {
   readonly onAnew: (topic: string) => Promise<void>
   /** After each look at topics that are all still there. */
   readonly onLooked: () => Promise<void>
-  /** Topics were created or deleted: kafkajs finds that out only when it subscribes again (brokers.md K18). */
+  /** Topics were created or deleted: a client finds that out only when it subscribes again (brokers.md K18). */
   readonly onChanged: (change: TopicChange) => void
 }
 
@@ -43,7 +42,7 @@ export class TopicWatch {
   #denied: readonly string[] = []
   #clusterId: string | undefined
   /** Of the consumer that is watched. */
-  #cluster: Cluster | undefined
+  #look: TopicLook | undefined
   #cancel: (() => void) | undefined
 
   constructor(options: TopicWatchOptions) {
@@ -72,33 +71,33 @@ export class TopicWatch {
    *
    * Rejects if no named topic exists and may be described.
    */
-  async begin(cluster: Cluster): Promise<readonly string[]> {
+  async begin(look: TopicLook): Promise<readonly string[]> {
     this.end()
-    this.#cluster = cluster
-    const { topics, answer } = await this.#present(cluster)
+    this.#look = look
+    const { topics, answer } = await this.#present(look)
     this.#topics = topics
     this.#denied = [...(answer?.denied ?? [])]
     if (topics.length === 0 && this.#denied.length > 0) throw new DeniedTopicsError(this.#denied)
     if (topics.length === 0 && this.missing.length > 0) throw new MissingTopicsError(this.missing)
     this.#clusterId ??= answer?.clusterId
-    // A topic that is known by another id is read again once the group is joined: see `#look`.
+    // A topic that is known by another id is read again once the group is joined: see `#lookAt`.
     this.#ids = new Map([...(answer?.ids ?? []), ...this.#ids])
-    this.#again(cluster)
+    this.#again(look)
     return topics
   }
 
   end(): void {
-    this.#cluster = undefined
+    this.#look = undefined
     this.#cancel?.()
     this.#cancel = undefined
   }
 
-  #again(cluster: Cluster): void {
+  #again(look: TopicLook): void {
     const { runtime } = this.#options
     const cancel = runtime.setTimer(
       () => {
-        void this.#look(cluster).then(() => {
-          if (this.#cancel === cancel) this.#again(cluster)
+        void this.#lookAt(look).then(() => {
+          if (this.#cancel === cancel) this.#again(look)
         })
       },
       LOOK_MS,
@@ -107,11 +106,11 @@ export class TopicWatch {
     this.#cancel = cancel
   }
 
-  async #look(cluster: Cluster): Promise<void> {
+  async #lookAt(look: TopicLook): Promise<void> {
     const { isAnswered, onAnew, onChanged, onLooked } = this.#options
     if (!isAnswered()) return
     try {
-      const { topics, answer } = await this.#present(cluster)
+      const { topics, answer } = await this.#present(look)
       const [there, subscribed] = [new Set(topics), new Set(this.#topics)]
       const appeared = topics.filter((topic) => !subscribed.has(topic))
       const gone = this.#topics.filter((topic) => !there.has(topic))
@@ -136,21 +135,21 @@ export class TopicWatch {
   }
 
   /** The topics that are subscribed to and exist. For a broker too old for ids, named topics are taken to exist. */
-  async #present(cluster: Cluster): Promise<Present> {
-    const subscribed = await this.#subscribed(cluster)
-    // While kafkajs disconnects, another request would open a connection that nothing closes.
-    if (this.#cluster !== cluster) throw new Error('the consumer has ended')
-    const answer = await topicIds(cluster, subscribed)
+  async #present(look: TopicLook): Promise<Present> {
+    const subscribed = await this.#subscribed(look)
+    // While a client disconnects, another request would open a connection that nothing closes.
+    if (this.#look !== look) throw new Error('the consumer has ended')
+    const answer = await look(subscribed)
     const isThere = (topic: string): boolean =>
       !(answer?.missing.has(topic) || answer?.denied.has(topic))
     return { topics: subscribed.filter(isThere), answer }
   }
 
-  async #subscribed(cluster: Cluster): Promise<readonly string[]> {
+  async #subscribed(look: TopicLook): Promise<readonly string[]> {
     const { subscriptions } = this.#options
     const named = subscriptions.filter((topic) => typeof topic === 'string')
     if (named.length === subscriptions.length) return named
-    const all = await allTopics(cluster)
+    const all = [...((await look('all'))?.ids.keys() ?? [])]
     return all.filter((topic) => subscriptions.some((one) => matches(one, topic)))
   }
 }

@@ -2,8 +2,9 @@ import { endsWithin, withTimeout } from '@onceward/core/adapter'
 import type { Runtime } from '@onceward/core/ports'
 import type { KafkaAdmin, KafkaClient } from '../../client.ts'
 import { classifyError, deniesTopic } from '../../errors.ts'
+import type { Unseen } from '../port.ts'
 import { withCluster } from './group.ts'
-import { allTopics } from './topic-ids.ts'
+import { lookOf } from './topic-ids.ts'
 
 /** For all calls of one connection together. */
 const ASK_MS = 20_000
@@ -45,7 +46,7 @@ export async function topicNames(
   try {
     await consumer.connect()
     const known = cluster()
-    return known && (await allTopics(known))
+    return known && [...((await lookOf(known)('all'))?.ids.keys() ?? [])]
   } finally {
     await consumer.disconnect()
   }
@@ -61,13 +62,6 @@ export async function lookOnlyAt(
 ): Promise<void> {
   // Of the calls that have this effect, this one changes nothing.
   await admin.fetchTopicOffsets(topic)
-}
-
-/** Topics that this client cannot see. */
-export interface Unseen {
-  readonly missing: readonly string[]
-  /** Topics that this client may not describe. They may not exist either. */
-  readonly denied: readonly string[]
 }
 
 /**

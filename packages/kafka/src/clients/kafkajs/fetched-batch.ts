@@ -1,8 +1,8 @@
 import type { EachBatchPayload, KafkaMessage, OffsetsByTopicPartition } from 'kafkajs'
 import { rebalanceIn } from '../../errors.ts'
 import { type InHand, type Partition, Progress } from '../../offsets.ts'
+import { RecordInHand } from '../record-in-hand.ts'
 import { ownBytes } from './own-bytes.ts'
-import { RecordInHand } from './record-in-hand.ts'
 
 export interface FetchedOptions {
   readonly clusterId: string | undefined

@@ -9,7 +9,8 @@ import {
 } from 'kafkajs'
 import { describe, expect, test } from 'vitest'
 import { protocolError } from '../../fixtures/fetch.ts'
-import { Membership, strangersAmong, withCluster } from './group.ts'
+import { strangersTo } from '../shared-group.ts'
+import { consumerOf, Membership, withCluster } from './group.ts'
 
 const { MemberAssignment, MemberMetadata } = AssignerProtocol
 const ignore = (): void => undefined
@@ -190,7 +191,7 @@ test.each<[string, readonly (Buffer | string | null)[], readonly string[]]>([
   const members = sent.map((each) => ({
     memberMetadata: Buffer.isBuffer(each) ? each : metadataOf(each),
   }))
-  expect(strangersAmong(members, 'billing')).toEqual(expected)
+  expect(strangersTo('billing', members.map(consumerOf))).toEqual(expected)
 })
 
 /** A membership, and the members that the coordinator was asked to let go. */

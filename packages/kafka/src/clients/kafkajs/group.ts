@@ -9,6 +9,7 @@ import {
   PartitionAssigners,
 } from 'kafkajs'
 import { isUnknownMember } from '../../errors.ts'
+import { signatureOf, signedBy, strangersTo } from '../shared-group.ts'
 import { assignSubscribed, type OnDenied } from './assign.ts'
 import type { GroupMembership } from './start-offsets.ts'
 
@@ -36,7 +37,7 @@ export function withCluster<Config extends ConsumerConfig>(
     const protocol: Assigner['protocol'] = (subscription) =>
       signed(assigner.protocol(subscription), consumer)
     const assign: Assigner['assign'] = async (group) => {
-      const strangers = strangersAmong(group.members, consumer)
+      const strangers = strangersTo(consumer, group.members.map(consumerOf))
       if (strangers.length > 0) onStrangers(strangers)
       const own = { cluster: context.cluster, onDenied }
       return assignSubscribed((part) => assigner.assign(part), own, group)
@@ -56,39 +57,27 @@ export function withCluster<Config extends ConsumerConfig>(
  */
 const ownOffsets = () => ({ committedOffsetsByGroup: new Map<string, object>() })
 
-const SIGNATURE = 'onceward:'
-
 /** An assigner that sends its own user data stays unchanged. */
 function signed(state: GroupState, consumer: string): GroupState {
   const sent = AssignerProtocol.MemberMetadata.decode(state.metadata)
   // Null if the assigner of a user says so, although the types of kafkajs do not.
   if (sent === null || sent.userData?.length > 0) return state
   const { version, topics } = sent
-  const signature = Buffer.from(`${SIGNATURE}${consumer}`)
-  const metadata = AssignerProtocol.MemberMetadata.encode({ version, topics, userData: signature })
+  const userData = signatureOf(consumer)
+  const metadata = AssignerProtocol.MemberMetadata.encode({ version, topics, userData })
   return { ...state, metadata }
 }
 
-/** Other consumers than this one that have members in a group. */
-export function strangersAmong(
-  members: readonly Pick<MemberDescription, 'memberMetadata'>[],
-  own: string,
-): readonly string[] {
-  const consumers = new Set(members.map(consumerOf))
-  return [...consumers].filter((each) => each !== undefined && each !== own) as readonly string[]
-}
-
 /** The guard's consumer of a group member; undefined for members that do not send it. */
-function consumerOf({
+export function consumerOf({
   memberMetadata,
 }: Pick<MemberDescription, 'memberMetadata'>): string | undefined {
   try {
-    const text = String(AssignerProtocol.MemberMetadata.decode(memberMetadata)?.userData)
-    if (text.startsWith(SIGNATURE)) return text.slice(SIGNATURE.length)
+    return signedBy(AssignerProtocol.MemberMetadata.decode(memberMetadata)?.userData)
   } catch {
     // Not readable by kafkajs: a member of another client, or a group in a rebalance.
+    return undefined
   }
-  return undefined
 }
 
 /** A method of kafkajs' broker that its types leave out. */

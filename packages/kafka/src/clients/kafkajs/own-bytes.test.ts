@@ -3,8 +3,8 @@ import type { IHeaders, KafkaMessage } from 'kafkajs'
 import { expect, test } from 'vitest'
 import { fetchOf, message } from '../../fixtures/fetch.ts'
 import { trusted } from '../../fixtures/member.ts'
+import { RecordInHand } from '../record-in-hand.ts'
 import { ownBytes } from './own-bytes.ts'
-import { RecordInHand } from './record-in-hand.ts'
 
 const ANSWER_BYTES = 1_000_000
 

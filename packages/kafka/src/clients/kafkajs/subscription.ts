@@ -4,6 +4,7 @@ import type { ConsumerSettings } from '../../options.ts'
 import { type TopicChange, TopicWatch } from '../topic-watch.ts'
 import type { PartitionBatches } from './partition-batches.ts'
 import { commitAs, type GroupMembership, startAtEnds } from './start-offsets.ts'
+import { lookOf } from './topic-ids.ts'
 
 /**
  * Milliseconds after a topic was created again in which a partition that comes is read from its beginning, too. Its last
@@ -91,7 +92,7 @@ export class Subscription {
       await consumer.subscribe({ topics: [...topics], fromBeginning })
       return
     }
-    const topics = [...(await this.#watch.begin(cluster))]
+    const topics = [...(await this.#watch.begin(lookOf(cluster)))]
     batches.clusterId = this.#watch.clusterId
     this.#tellDenied()
     await consumer.subscribe({ topics, fromBeginning: true })

@@ -1,4 +1,5 @@
 import type { Cluster } from 'kafkajs'
+import type { TopicIds, TopicLook } from '../port.ts'
 
 const METADATA = 3
 /** The first version of the request that asks by name and answers with ids (Kafka 3.1). */
@@ -22,17 +23,6 @@ interface Wire {
       }
     }): Promise<unknown>
   }
-}
-
-/** Identifies topics beyond their names. */
-export interface TopicIds {
-  readonly clusterId: string | undefined
-  /** By name, of the topics that could be read. */
-  readonly ids: ReadonlyMap<string, string>
-  /** Topics that do not exist. */
-  readonly missing: ReadonlySet<string>
-  /** Topics that this client may not describe. They may not exist either. */
-  readonly denied: ReadonlySet<string>
 }
 
 /**
@@ -72,13 +62,16 @@ export async function topicIds(
   return answer as TopicIds
 }
 
-/** The names of all topics that this client may describe. */
-export async function allTopics(cluster: Cluster): Promise<readonly string[]> {
-  const answer = await topicIds(cluster, 'all')
-  if (answer !== undefined) return [...answer.ids.keys()]
-  const { topicMetadata } = await cluster.metadata()
-  return topicMetadata.map(({ topic }) => topic)
-}
+/** For {@link TopicWatch}. If the broker is too old for ids, all topics are listed without any. */
+export const lookOf =
+  (cluster: Cluster): TopicLook =>
+  async (topics) => {
+    const answer = await topicIds(cluster, topics)
+    if (answer !== undefined || topics !== 'all') return answer
+    const { topicMetadata } = await cluster.metadata()
+    const ids = new Map(topicMetadata.map(({ topic }) => [topic, '']))
+    return { clusterId: undefined, ids, missing: new Set(), denied: new Set() }
+  }
 
 const NO_TAGS = Buffer.from([0])
 

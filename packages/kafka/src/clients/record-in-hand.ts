@@ -1,7 +1,7 @@
 import type { Delivery } from '@onceward/core'
 import { copyDelivery } from '@onceward/core/adapter'
-import { type KafkaRecord, laneOf, toDelivery } from '../../delivery.ts'
-import type { InHand } from '../../offsets.ts'
+import { type KafkaRecord, laneOf, toDelivery } from '../delivery.ts'
+import type { InHand } from '../offsets.ts'
 
 /** An unsettled record. Its delivery is made when it starts, because a fetch may bring thousands of records at once. */
 export class RecordInHand implements InHand {
