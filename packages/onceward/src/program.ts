@@ -7,6 +7,7 @@ import { doctorCommand } from './commands/doctor.ts'
 import { explainCommand } from './commands/explain.ts'
 import { migrateCommand } from './commands/migrate.ts'
 import { outboxCommand } from './commands/outbox.ts'
+import { relayCommand } from './commands/relay.ts'
 import { statusCommand, watchCommand } from './commands/status.ts'
 import { sweepCommand } from './commands/sweep.ts'
 import type { ExitCode } from './exit-codes.ts'
@@ -32,7 +33,7 @@ export function createProgram(end: (code: ExitCode) => void): Command {
     .exitOverride()
   const commands = [
     ...[migrateCommand, doctorCommand, explainCommand, deadLettersCommand],
-    outboxCommand,
+    ...[outboxCommand, relayCommand],
     ...[statusCommand, watchCommand, sweepCommand, consoleCommand],
   ]
   for (const make of commands) program.addCommand(make(end))

@@ -83,6 +83,41 @@ describe.each(SDKS)('with %s', (_, createSdk) => {
     expect(spans()[0]?.links).toEqual([])
   })
 
+  // Red when the header is lost, when it replaces one of the handler, or when `tx` is read for the handler.
+  test('what a handler sends names its span, and the run of the receiver is linked to it', async () => {
+    const { spans, tracerProvider } = createSdk()
+    const inbox = memoryInbox()
+    const own = { Traceparent: TRACEPARENT }
+    const full = { to: 'mails', payload: Buffer.alloc(1024 * 1024) }
+    const sender = createGuard(
+      { consumer: 'billing', inbox, logger: silent },
+      traced(
+        (_event, context) => {
+          expect(Object.keys(context)).toContain('tx')
+          context.outbox.send({ to: 'mails', payload: {}, headers: { a: 'b' } })
+          context.outbox.send({ to: 'mails', payload: {}, headers: own })
+          context.outbox.send(full)
+          expect(() => context.outbox.send({ ...full, to: '' })).toThrow('`to`')
+        },
+        { tracerProvider },
+      ),
+    )
+    await sender.process(fromKafka())
+    await sender.close()
+    const sent = inbox.sent().map(({ headers }) => headers)
+    const [span] = spans()
+    const { spanId, traceId } = span?.spanContext() ?? {}
+    expect(sent).toEqual([{ a: 'b', traceparent: `00-${traceId}-${spanId}-01` }, own, {}])
+    const receiver = createGuard(
+      options(),
+      traced(() => undefined, { tracerProvider }),
+    )
+    const headers = { 'idempotency-key': 'mail-1', ...sent[0] }
+    await receiver.process(fromKafka({ headers }))
+    await receiver.close()
+    expect(spans()[1]?.links.map((link) => link.context.spanId)).toEqual([spanId])
+  })
+
   test('a failed run has the status and the exception, without what drivers keep in errors', async () => {
     const { spans, tracerProvider } = createSdk()
     const error = Object.assign(new TypeError('no such account'), {

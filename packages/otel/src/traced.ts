@@ -13,6 +13,7 @@ import {
 } from '@opentelemetry/api'
 import { CONVENTIONS, OWN, PROCESS } from './names.ts'
 import { producerLinks } from './producer-context.ts'
+import { sendingContext } from './sending-context.ts'
 import { destinationName, sourceAttributes } from './sources.ts'
 import { SCHEMA_URL, SCOPE, VERSION } from './version.ts'
 
@@ -43,6 +44,8 @@ type Untyped<Result> = [Nothing] extends [Result]
  * the handlers of `createBatchGuard`: one span for each call, with a link for each event. Types are inferred as without
  * it: `createGuard(options, traced(async (event, { tx }) => { … }))`. Only the payload of a guard with `decode` and no
  * schema has to be named: `traced(async (event: GuardEvent<Order>) => { … })`.
+ *
+ * Messages that the handler sends through its outbox carry the span as `traceparent`, unless they have one.
  *
  * A handler that throws sets the span's status and records the exception, with its type, message and stack, and nothing
  * else of it. The span ends with the handler, or when the handler's signal aborts; the commit comes afterwards.
@@ -83,7 +86,8 @@ export function traced<
     const end = endOnce(span, handlerContext.signal)
     try {
       const active = trace.setSpan(context.active(), span)
-      const result = context.with(active, () => handler(events, handlerContext))
+      const sending = quietly(() => sendingContext(handlerContext, span)) ?? handlerContext
+      const result = context.with(active, () => handler(events, sending))
       if (!isThenable(result)) {
         end()
         return result

@@ -43,6 +43,17 @@ test('a message is an entry with the attributes by which guards know it', async 
   ])
 })
 
+test('a message with as many headers as SQS takes leaves without its trace', async () => {
+  const { publish, sent } = setUp()
+  const six = Object.fromEntries([1, 2, 3, 4, 5, 6].map((n) => [`h${n}`, 'v']))
+  const traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'
+  const message = outgoing('1', { headers: { ...six, traceparent } })
+  expect(await publish([message], signal)).toEqual([undefined])
+  const names = Object.keys(sent[0]?.[0]?.MessageAttributes ?? {})
+  expect(names).toHaveLength(10)
+  expect(names).not.toContain('traceparent')
+})
+
 test('in a FIFO queue the key is the group, hashed if SQS does not take it, and the id deduplicates', async () => {
   const { publish, sent } = setUp(taken, `${queueUrl}.fifo`)
   const messages = [outgoing('1', { key: 'k' }), outgoing('2'), outgoing('3', { key: 'kö' })]

@@ -123,7 +123,10 @@ function toEntry(
   const MessageBody = bodyOf(payload)
   if (MessageBody === undefined) return { refused: new Error(NO_TEXT) }
   const { 'ce-specversion': _, 'content-type': __, ...headers } = outgoingHeaders(message, 'ce-')
-  const attributes = Object.entries(headers).filter(([, value]) => value !== '')
+  const named = Object.entries(headers).filter(([, value]) => value !== '')
+  // A trace is worth less than its message.
+  const attributes =
+    named.length > MOST_ATTRIBUTES ? named.filter(([name]) => name !== 'traceparent') : named
   if (attributes.length > MOST_ATTRIBUTES) return { refused: new Error(TOO_MANY) }
   if (attributes.some(([, value]) => NOT_ALLOWED.test(value)))
     return { refused: new Error(NO_TEXT) }
