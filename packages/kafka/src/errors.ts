@@ -45,8 +45,15 @@ const KIND_OF_NAME: ReadonlyMap<string, BrokerErrorKind> = kindsByName({
     'ILLEGAL_GENERATION',
     'UNKNOWN_MEMBER_ID',
     'NOT_COORDINATOR_FOR_GROUP',
+    'NOT_COORDINATOR',
+    'STALE_MEMBER_EPOCH',
+    'FENCED_MEMBER_EPOCH',
   ],
-  'topic-missing': ['UNKNOWN_TOPIC_OR_PARTITION', 'KafkaJSTopicMetadataNotLoaded'],
+  'topic-missing': [
+    'UNKNOWN_TOPIC_OR_PARTITION',
+    'UNKNOWN_TOPIC_ID',
+    'KafkaJSTopicMetadataNotLoaded',
+  ],
   'too-large': ['MESSAGE_TOO_LARGE', 'RECORD_LIST_TOO_LARGE'],
   denied: [
     'TOPIC_AUTHORIZATION_FAILED',
@@ -59,6 +66,7 @@ const KIND_OF_NAME: ReadonlyMap<string, BrokerErrorKind> = kindsByName({
     'SASL_AUTHENTICATION_FAILED',
     'UNSUPPORTED_SASL_MECHANISM',
     'ILLEGAL_SASL_STATE',
+    'PLT_KFK_AUTHENTICATION',
   ],
   configuration: [
     'INVALID_SESSION_TIMEOUT',
@@ -68,7 +76,10 @@ const KIND_OF_NAME: ReadonlyMap<string, BrokerErrorKind> = kindsByName({
     'UNSUPPORTED_VERSION',
     'KafkaJSServerDoesNotSupportApiKey',
     'KafkaJSNotImplemented',
+    'FENCED_INSTANCE_ID',
+    'PLT_KFK_UNSUPPORTED_API',
   ],
+  codec: ['PLT_KFK_UNSUPPORTED_COMPRESSION'],
   network: [
     'KafkaJSConnectionError',
     'KafkaJSConnectionClosedError',
@@ -84,6 +95,11 @@ const KIND_OF_NAME: ReadonlyMap<string, BrokerErrorKind> = kindsByName({
     'GROUP_LOAD_IN_PROGRESS',
     'GROUP_COORDINATOR_NOT_AVAILABLE',
     'REQUEST_TIMED_OUT',
+    'NOT_LEADER_OR_FOLLOWER',
+    'COORDINATOR_LOAD_IN_PROGRESS',
+    'COORDINATOR_NOT_AVAILABLE',
+    'PLT_KFK_NETWORK',
+    'PLT_KFK_TIMEOUT',
     'NETWORK_EXCEPTION',
     'TimeoutError',
     ...NETWORK_CODES,
@@ -98,6 +114,9 @@ const HINT_OF: ReadonlyMap<string, string> = new Map([
   ],
 ])
 
+/** How @platformatic/kafka says that a topic is missing. */
+const UNKNOWN_TOPIC = /^Unknown topic .+\.$/
+
 /** What kafkajs says in place of the names of topics. */
 const NO_NAMES = '[Topic authorization failed]'
 const DENIED_HINT =
@@ -108,9 +127,16 @@ export const classifyError: (error: unknown) => BrokerError = classifierOf((erro
   if (missingCodecIn(error) !== undefined) return { kind: 'codec', text: codecAdvice(error) }
   const chain = chainOf(error)
   const names = chain.flatMap(namesOf)
+  const inner = innerOf(error)
+  if (inner !== error) {
+    const kind = names.map((each) => KIND_OF_NAME.get(each)).find((each) => each !== undefined)
+    return { kind: kind ?? 'other', text: classifyError(inner).text }
+  }
   const kinds = names.map((each) => KIND_OF_NAME.get(each))
   const [name = 'Error'] = names
   const message = messageOf(error)
+  if (name !== 'Error' && UNKNOWN_TOPIC.test(message))
+    return { kind: 'topic-missing', text: message }
   const hint = hintFor(message, chain) ?? HINT_OF.get(name) ?? ''
   const text = `${name}: ${message}${hint}`
   return { kind: kinds.find((kind) => kind !== undefined) ?? 'other', text }
@@ -173,20 +199,39 @@ export function codecAdvice(error: unknown): string {
   )
 }
 
-/** The error and its causes, outermost first. */
+/** @platformatic/kafka answers with lists of errors, of its tries and of the parts of a request. The last one tells most. */
+function innerOf(error: unknown): unknown {
+  let inner = error
+  for (let depth = 0; depth < 10; depth += 1) {
+    const errors = isLists(inner) ? read(inner as object, 'errors') : undefined
+    if (!Array.isArray(errors) || errors.length === 0) return inner
+    inner = errors.at(-1)
+  }
+  return inner
+}
+
+const isLists = (error: unknown): boolean =>
+  typeof error === 'object' &&
+  error !== null &&
+  ['PLT_KFK_MULTIPLE', 'PLT_KFK_RESPONSE'].includes(textOf(error, 'code') ?? '')
+
+/** The error and its causes, outermost first, each with the errors that it lists. */
 function chainOf(error: unknown): readonly object[] {
   const chain: object[] = []
-  let next = error
-  while (typeof next === 'object' && next !== null && chain.length < 10) {
-    chain.push(next)
-    next = read(next, 'cause')
+  const follow = (each: unknown): void => {
+    if (typeof each !== 'object' || each === null || chain.length >= 10) return
+    chain.push(each)
+    const listed = isLists(each) ? read(each, 'errors') : undefined
+    if (Array.isArray(listed)) for (const one of listed.toReversed()) follow(one)
+    follow(read(each, 'cause'))
   }
+  follow(error)
   return chain
 }
 
 /** The protocol's error code comes first, because it is the most specific. */
 function namesOf(error: object): readonly string[] {
-  const names = ['type', 'name', 'code'].map((name) => textOf(error, name))
+  const names = ['apiId', 'type', 'name', 'code'].map((name) => textOf(error, name))
   return names.filter((name) => name !== undefined && name !== '') as readonly string[]
 }
 

@@ -1,0 +1,255 @@
+import type { GuardPort } from '@onceward/core/adapter'
+import { nameOf, type OpenBatch, type Partition } from '../../offsets.ts'
+import type { ConsumerSettings } from '../../options.ts'
+import type { Fetched, Position, PulledConsumer, RecordBatches } from '../port.ts'
+import { Suspicion } from '../suspicion.ts'
+import { PulledBatch } from './pulled-batch.ts'
+import { PulledCommits } from './pulled-commits.ts'
+
+/** How often progress is committed. */
+const COMMIT_MS = 250
+/** For the unsettled records of all partitions together. At this bound nothing more is fetched. */
+const MOST_BYTES = 64 * 1_024 * 1_024
+
+export interface PulledBatchesOptions {
+  readonly port: GuardPort
+  readonly settings: ConsumerSettings
+  readonly onRunnable: () => void
+}
+
+/** A partition with the offset that is read first, and whether the group has that offset. */
+export interface Start extends Position {
+  readonly isCommitted: boolean
+}
+
+/** The unsettled records of a consumer that is asked for them, from the fetch to the commit of their offset. */
+export class PulledBatches implements RecordBatches {
+  clusterId: string | undefined
+  readonly #options: PulledBatchesOptions
+  readonly #commits: PulledCommits
+  /** One for each partition of this member. */
+  readonly #owned = new Map<string, PulledBatch>()
+  /** Batches that lost their partition while handlers run. */
+  readonly #ending = new Set<PulledBatch>()
+  readonly #suspicion = new Suspicion(2 * COMMIT_MS)
+  readonly #idle = Promise.withResolvers<void>()
+  #consumer: PulledConsumer | undefined
+  #isHeld = false
+  #isStopping = false
+  #stopTicking: () => void = () => undefined
+  /** Resolve when the records of a batch have ended. */
+  readonly #waiting = new Map<PulledBatch, () => void>()
+
+  constructor(options: PulledBatchesOptions) {
+    this.#options = options
+    this.#commits = new PulledCommits(options.port)
+  }
+
+  get open(): readonly PulledBatch[] {
+    return [...this.#owned.values()].filter(({ progress }) => progress.unsettled > 0)
+  }
+
+  get isHeld(): boolean {
+    return this.#isHeld
+  }
+
+  get suspectUntilMs(): number {
+    return this.#suspicion.untilMs
+  }
+
+  get settleFailures(): number {
+    return this.#commits.failures
+  }
+
+  get notice(): string | undefined {
+    const isCommitted = [...this.#owned.values()].every(
+      ({ uncommitted }) => uncommitted === undefined,
+    )
+    return isCommitted ? undefined : this.#commits.notice
+  }
+
+  get inFlight(): number {
+    return this.#all.reduce((sum, { inFlight }) => sum + inFlight, 0)
+  }
+
+  /** The partitions of this member. */
+  get owned(): readonly PulledBatch[] {
+    return [...this.#owned.values()]
+  }
+
+  /** A new consumer starts. */
+  attach(consumer: PulledConsumer): void {
+    this.left()
+    this.#consumer = consumer
+    this.#commits.begin(consumer)
+    this.#tick()
+  }
+
+  /** The member has these partitions from now on, and goes on with the others. */
+  assigned(starts: readonly Start[]): void {
+    const nowMs = this.#nowMs
+    const { lanesAreUsers } = this.#options.port.settings
+    this.#suspicion.assigned(nowMs)
+    for (const start of starts) {
+      const before = this.#owned.get(nameOf(start))
+      if (before !== undefined) this.#lose(before)
+      const batch = new PulledBatch(start, start.isCommitted, {
+        ...{ clusterId: this.clusterId, nowMs },
+        sharedLane: lanesAreUsers ? '' : undefined,
+      })
+      if (this.#isStopping) batch.stop.abort()
+      this.#owned.set(nameOf(start), batch)
+    }
+    this.held(false)
+  }
+
+  held(isHeld: boolean): void {
+    this.#isHeld = isHeld
+    if (!isHeld) this.#options.onRunnable()
+  }
+
+  answered(): void {
+    this.#commits.answered()
+  }
+
+  /** Takes records, and pauses partitions that have many. */
+  give(fetched: readonly Fetched[]): void {
+    const nowMs = this.#nowMs
+    for (const each of fetched) {
+      const batch = this.#owned.get(nameOf(each))
+      if (batch === undefined || this.#isStopping) continue
+      this.#suspicion.fetched(batch, nowMs)
+      batch.append(each)
+      batch.lastKnownAtMs = nowMs
+    }
+    if (fetched.length === 0) return
+    this.#pauseFull()
+    this.#options.onRunnable()
+  }
+
+  /** Lets running handlers end and commits what is done, in bounded time. Then the partitions are gone. */
+  async revoked(partitions: readonly Partition[]): Promise<void> {
+    const batches = this.#of(partitions)
+    for (const batch of batches) batch.stop.abort()
+    const ended = Promise.all(batches.map((batch) => this.#ended(batch)))
+    const { promise, resolve } = Promise.withResolvers<void>()
+    const { port, settings } = this.#options
+    const cancel = port.runtime.setTimer(resolve, settings.graceMs, { keepAlive: false })
+    await Promise.race([ended, promise])
+    cancel()
+    await this.#commits.commit(batches)
+    for (const batch of batches) this.#lose(batch, 'abort')
+  }
+
+  /** Other members may have the partitions. What runs gets some seconds to end, and nothing is committed. */
+  lost(partitions: readonly Partition[]): void {
+    const { port, settings } = this.#options
+    for (const batch of this.#of(partitions)) {
+      this.#lose(batch)
+      if (batch.isOver) continue
+      const abort = (): void => batch.abort.abort()
+      port.runtime.setTimer(abort, settings.graceMs, { keepAlive: false })
+    }
+  }
+
+  /** The consumer is over, and its partitions go to other members. */
+  left(): void {
+    this.#stopTicking()
+    this.#consumer = undefined
+    this.lost(this.owned)
+    this.#isHeld = false
+  }
+
+  clear(): void {
+    this.#isStopping = true
+    for (const batch of this.#owned.values()) batch.stop.abort()
+    this.#settleIdle()
+  }
+
+  ended(): Promise<void> {
+    return this.#idle.promise
+  }
+
+  commit(batch: OpenBatch): Promise<boolean> {
+    return this.#commits.commit([batch as PulledBatch])
+  }
+
+  met(batch: OpenBatch): void {
+    const own = batch as PulledBatch
+    if (own.isPaused) this.#resume(own)
+    if (own.progress.running === 0) this.#waiting.get(own)?.()
+    if (own.isOver) this.#ending.delete(own)
+    if (this.#isStopping) this.#settleIdle()
+  }
+
+  abort(): void {
+    for (const batch of this.#all) batch.abort.abort()
+  }
+
+  get #all(): readonly PulledBatch[] {
+    return [...this.#owned.values(), ...this.#ending]
+  }
+
+  get #nowMs(): number {
+    return this.#options.port.runtime.monotonic()
+  }
+
+  #of(partitions: readonly Partition[]): readonly PulledBatch[] {
+    return partitions.flatMap((each) => this.#owned.get(nameOf(each)) ?? [])
+  }
+
+  #lose(batch: PulledBatch, running?: 'abort'): void {
+    batch.lose()
+    if (this.#owned.get(nameOf(batch)) === batch) this.#owned.delete(nameOf(batch))
+    if (batch.progress.running > 0) this.#ending.add(batch)
+    if (running === 'abort') batch.abort.abort()
+    this.#waiting.get(batch)?.()
+    if (this.#isStopping) this.#settleIdle()
+  }
+
+  async #ended(batch: PulledBatch): Promise<void> {
+    if (batch.progress.running === 0) return
+    const { promise, resolve } = Promise.withResolvers<void>()
+    this.#waiting.set(batch, resolve)
+    await promise
+    this.#waiting.delete(batch)
+  }
+
+  #pauseFull(): void {
+    let bytes = 0
+    for (const { progress } of this.#owned.values()) bytes += progress.bytes
+    const full = [...this.#owned.values()].filter(
+      ({ isPaused, progress }) => !(isPaused || (progress.hasRoom && bytes < MOST_BYTES)),
+    )
+    for (const batch of full) batch.isPaused = true
+    if (full.length > 0) this.#consumer?.pause(full)
+  }
+
+  #resume(batch: PulledBatch): void {
+    if (!batch.hasFew || batch.isLost) return
+    let bytes = 0
+    for (const { progress } of this.#owned.values()) bytes += progress.bytes
+    if (bytes >= MOST_BYTES) return
+    batch.isPaused = false
+    this.#consumer?.resume([batch])
+  }
+
+  #tick(): void {
+    const { runtime } = this.#options.port
+    const tick = async (): Promise<void> => {
+      const { owned } = this
+      for (const batch of owned) if (batch.isPaused) this.#resume(batch)
+      await this.#commits.commit(owned)
+      await this.#commits.compare(owned)
+      if (this.#stopTicking === stop) this.#tick()
+    }
+    const stop = runtime.setTimer(() => void tick(), COMMIT_MS, { keepAlive: false })
+    this.#stopTicking = stop
+  }
+
+  /** When nothing runs any more, what is done is committed once more. */
+  #settleIdle(): void {
+    if (this.#all.some(({ progress }) => progress.running > 0)) return
+    void this.#commits.commit(this.owned).then(() => this.#idle.resolve())
+  }
+}
