@@ -23,9 +23,9 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'guard/gathering.ts',
-        find: 'each.alone([each.pending]).then(each.resolve, each.reject)',
+        find: 'const again = rest.length > 1 ? await this.#share(rest) : rest',
         replace:
-          "group.length > 1 ? Promise.resolve(each.run.onOutcome(each.member, { kind: 'processed', attempt: 1 }, undefined)).then(each.resolve) : each.alone([each.pending]).then(each.resolve, each.reject)",
+          "const again: typeof rest = []; for (const each of rest) { each.run.onOutcome(each.member, { kind: 'processed', attempt: 1 }, undefined); each.resolve() }",
       },
     ],
   },

@@ -28,7 +28,8 @@ interface Waiting extends ReadyEvent {
 
 /**
  * Gathers events that are ready at the same time, of all calls, into transactions (`transaction: 'auto'`). A shared
- * transaction has one try: an event without an outcome after it runs as if it had come alone.
+ * transaction has one try: an event without an outcome after it runs as if it had come alone. Where one member's handler
+ * failed, the others share one more transaction without it.
  */
 export class Gathering {
   readonly #engine: Engine
@@ -48,11 +49,13 @@ export class Gathering {
     const { runtime } = this.#engine.options
     const pending = toPendingEvent(ready.member)
     const startedAtMs = runtime.monotonic()
-    const plan = this.#plan(startedAtMs)
     this.#inHand += 1
+    const plan = this.#plan(startedAtMs)
     try {
       if (plan.size === 1 || !mayGather(runtime, pending)) return await ready.alone([pending])
-      await this.#gather(ready, pending, plan)
+      if (this.#waiting.length === 0 && this.#inHand <= plan.width)
+        await this.#runNow(ready, pending)
+      else await this.#gather(ready, pending)
       this.#policy.settled(plan, runtime.monotonic() - startedAtMs, this.#inHand)
     } finally {
       this.#inHand -= 1
@@ -65,19 +68,27 @@ export class Gathering {
   }
 
   #plan(nowMs: number): SharePlan {
-    const plan = this.#policy.plan(nowMs)
+    const plan = this.#policy.plan(nowMs, this.#inHand)
     return mayShare(this.#engine) ? plan : { ...plan, size: 1 }
   }
 
-  #gather(ready: ReadyEvent, pending: PendingEvent, { width }: SharePlan): Promise<void> {
+  /** With a slot for each event in hand, none waits for others. */
+  async #runNow(ready: ReadyEvent, pending: PendingEvent): Promise<void> {
+    this.#running += 1
+    try {
+      await ready.alone([pending])
+    } finally {
+      this.#ended()
+    }
+  }
+
+  #gather(ready: ReadyEvent, pending: PendingEvent): Promise<void> {
     return new Promise((resolve, reject) => {
       const { member, run } = ready
       const waiting: Waiting = { ...ready, pending, resolve, reject, leave: () => undefined }
       this.#waiting.push(waiting)
       // Events that arrive in the same turn of the event loop may share a transaction.
-      if (this.#running === 0 || this.#inHand <= width) this.#dispatch()
-      else this.#dispatchSoon()
-      if (!this.#waiting.includes(waiting)) return
+      this.#dispatchSoon()
       waiting.leave = run.signals.whenStopping(() => {
         this.#waiting = this.#waiting.filter((each) => each !== waiting)
         run.onOutcome(member, { kind: 'abandoned', reason: 'closing' }, undefined)
@@ -102,11 +113,13 @@ export class Gathering {
       // A fair share: the other transactions end soon too.
       const group = this.#take(Math.min(size, Math.ceil(this.#inHand / width)))
       this.#running += 1
-      void this.#start(group).finally(() => {
-        this.#running -= 1
-        if (this.#waiting.length > 0) this.#dispatchSoon()
-      })
+      void this.#start(group).finally(() => this.#ended())
     }
+  }
+
+  #ended(): void {
+    this.#running -= 1
+    if (this.#waiting.length > 0) this.#dispatchSoon()
   }
 
   /** The first event and others of the same signals, each of another lane. */
@@ -133,18 +146,28 @@ export class Gathering {
 
   async #start(group: readonly Waiting[]): Promise<void> {
     const [first] = group as [Waiting]
+    if (group.length === 1) return runAlone(first)
+    const left = await this.#share(group)
+    const rest = left.filter(({ pending }) => pending.failedBeside === false)
+    const isOneFailed = rest.length === left.length - 1
+    const apart = isOneFailed ? left.filter((each) => !rest.includes(each)) : left
+    // The next transactions do not wait for neighbours that run alone.
+    for (const each of apart) void runAlone(each)
+    if (!isOneFailed) return
+    const again = rest.length > 1 ? await this.#share(rest) : rest
+    for (const each of again) void runAlone(each)
+  }
+
+  /** Answers the events that have no outcome. */
+  async #share(group: readonly Waiting[]): Promise<readonly Waiting[]> {
     const left = new Set(group)
-    if (group.length > 1) {
-      try {
-        await this.#runShared(group, left)
-      } catch (error) {
-        for (const { reject } of left) reject(error)
-        return
-      }
+    try {
+      await this.#runShared(group, left)
+    } catch (error) {
+      for (const { reject } of left) reject(error)
+      return []
     }
-    const runs = [...left].map((each) => each.alone([each.pending]).then(each.resolve, each.reject))
-    // Where neighbours run alone, the next transactions do not wait for them.
-    if (group.length === 1 && first !== undefined) await runs[0]
+    return [...left]
   }
 
   /** @param left - The events without an outcome. */
@@ -173,6 +196,10 @@ export class Gathering {
     const { options, slots } = this.#engine
     return takeSlot({ slots, runtime: options.runtime, signals })
   }
+}
+
+function runAlone({ alone, pending, reject, resolve }: Waiting): Promise<void> {
+  return alone([pending]).then(resolve, reject)
 }
 
 /**

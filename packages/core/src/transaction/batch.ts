@@ -350,7 +350,7 @@ function afterRun(
 }
 
 /** What a transaction per event would have kept from the neighbours. */
-const TROUBLES = ['handler', 'budget', 'settings', 'serialization', 'ended'] as const
+const TROUBLES = ['budget', 'settings', 'serialization', 'ended'] as const
 
 function noteTrouble(
   { options, sharing: { policy } }: Engine,
@@ -358,11 +358,17 @@ function noteTrouble(
   end: TransactionEnd,
 ): void {
   if (policy === undefined || end.kind === 'committed') return
+  const nowMs = options.runtime.monotonic()
+  if (end.kind === 'failed' && end.failure.kind === 'handler') {
+    // An event that failed beside others and fails alone too says nothing new.
+    if (members.some(({ runs }) => runs === 1)) policy.failed(members.length, nowMs)
+    return
+  }
   const isTrouble =
     end.kind === 'failed'
       ? TROUBLES.some((kind) => kind === end.failure.kind)
       : end.kind === 'held' && members.length > 1
-  if (isTrouble) policy.troubled(members.length, options.runtime.monotonic())
+  if (isTrouble) policy.troubled(members.length, nowMs)
 }
 
 async function afterTransaction(

@@ -9,7 +9,7 @@ function learned(run: CommittedRun = QUICK, runs = 100): SharePolicy {
   for (let n = 0; n < runs; n++) policy.committed(run)
   return policy
 }
-const sizeOf = (policy: SharePolicy, nowMs = 0): number => policy.plan(nowMs).size
+const sizeOf = (policy: SharePolicy, nowMs = 0): number => policy.plan(nowMs, SLOTS).size
 
 describe('the size of a transaction', () => {
   test('is one until the times of some runs are known', () => {
@@ -69,7 +69,7 @@ describe('after trouble', () => {
     expect(isApart(policy, 503)).toBe(false)
   })
 
-  test('an event that fails alone keeps the consumer apart, and the while does not grow', () => {
+  test('one that meets it alone keeps the consumer apart, and the while does not grow', () => {
     const policy = learned()
     for (let atMs = 0; atMs < 1_000; atMs += 100) policy.troubled(1, atMs)
     expect([isApart(policy, 1_149), isApart(policy, 1_150)]).toEqual([true, false])
@@ -86,90 +86,74 @@ describe('after trouble', () => {
   })
 })
 
-describe('the width', () => {
-  /** Settles events, each of which takes what its width costs, and answers the width of each. */
-  function settle(policy: SharePolicy, costs: (width: number) => number, events: number): number[] {
-    return Array.from({ length: events }, () => {
-      const plan = policy.plan(0)
-      policy.settled(plan, costs(plan.width), SLOTS)
-      return plan.width
+describe('events that fail', () => {
+  /** Plays events alone of which every `one`th fails, and answers the size after each. */
+  function play(policy: SharePolicy, one: number, events: number): number[] {
+    return Array.from({ length: events }, (_, n) => {
+      if (n % one === one - 1) policy.failed(1, 0)
+      else policy.committed(QUICK)
+      return sizeOf(policy)
     })
   }
-  const share = (widths: readonly number[], of: number): number =>
-    widths.filter((width) => width === of).length / widths.length
 
-  test('is narrow within a hundred events where fewer transactions are faster', () => {
+  test.each([
+    [50, 6, 31],
+    [20, 3, 7],
+    [10, 2, 3],
+    [5, 1, 1],
+    [2, 1, 1],
+  ])('one of %d: from %d to %d share a transaction', (one, least, most) => {
     const policy = learned()
-    settle(policy, (width) => (width === 2 ? 1 : 2), 100)
-    expect(
-      share(
-        settle(policy, (width) => (width === 2 ? 1 : 2), 10_000),
-        2,
-      ),
-    ).toBeGreaterThan(0.97)
+    play(policy, one, 100)
+    const sizes = play(policy, one, 1_000)
+    expect([Math.min(...sizes), Math.max(...sizes)]).toEqual([least, most])
   })
 
-  test('stays wide where fewer transactions are slower, and tries again ever more seldom', () => {
+  test('stand alone within a hundred events when all fail, and share again after a hundred that do not', () => {
     const policy = learned()
-    const widths = settle(policy, (width) => (width === 2 ? 3 : 1), 10_000)
-    expect(share(widths, 2)).toBeLessThan(0.02)
-    expect(widths).toContain(2)
+    play(policy, 1, 100)
+    expect(sizeOf(policy)).toBe(1)
+    for (let n = 0; n < 200; n++) policy.committed(QUICK)
+    expect(sizeOf(policy)).toBeGreaterThan(8)
   })
 
-  test('stays wide where it makes no difference', () => {
+  test('beside others only, and never alone, meet longer and longer times apart', () => {
     const policy = learned()
-    expect(
-      share(
-        settle(policy, () => 1, 10_000),
-        2,
-      ),
-    ).toBeLessThan(0.04)
+    let shared = 0
+    for (let nowMs = 0; nowMs < 600_000; nowMs += 1) {
+      if (sizeOf(policy, nowMs) > 1) {
+        shared += 1
+        policy.failed(8, nowMs)
+      } else policy.committed(QUICK)
+    }
+    expect(shared).toBeLessThan(200)
+  })
+})
+
+describe('the width', () => {
+  test('is that of all slots, and few where that is found to be faster', () => {
+    const policy = learned()
+    expect(policy.plan(0, SLOTS).width).toBe(SLOTS)
+    for (let n = 0; n < 1_000; n++) {
+      const plan = policy.plan(0, SLOTS)
+      policy.settled(plan, plan.width < SLOTS ? 4 : 8, SLOTS)
+    }
+    expect(policy.plan(0, SLOTS).width).toBe(2)
   })
 
-  test('is not decided by a moment in which the machine had other work', () => {
-    const policy = learned()
-    // Sixteen slow events while the wide one is looked at, and again in its next trial.
-    let count = 0
-    const widths = settle(policy, (width) => (width === 2 ? 2 : ++count % 40 < 16 ? 9 : 1), 20)
-    widths.push(...settle(policy, (width) => (width === 2 ? 3 : 1), 10_000))
-    expect(share(widths, 2)).toBeLessThan(0.03)
+  test('is not tried where a shared transaction could not end before its events would have ended alone', () => {
+    const policy = learned({ events: 1, handlersMs: 1, aroundMs: 1 })
+    for (let n = 0; n < 1_000; n++) {
+      const plan = policy.plan(0, SLOTS)
+      expect(plan).toEqual({ size: 20, width: SLOTS })
+      policy.settled(plan, 3, SLOTS)
+    }
   })
 
-  test('turns when the world does', () => {
+  test('says nothing while each event has a transaction of its own', () => {
     const policy = learned()
-    settle(policy, (width) => (width === 2 ? 1 : 2), 1_000)
-    settle(policy, (width) => (width === 2 ? 3 : 1), 2_000)
-    expect(
-      share(
-        settle(policy, (width) => (width === 2 ? 3 : 1), 2_000),
-        16,
-      ),
-    ).toBeGreaterThan(0.9)
-  })
-
-  test('is not tried where handlers take more than half of what is around them', () => {
-    const policy = learned({ events: 1, handlersMs: 0.8, aroundMs: 1 })
-    expect(
-      share(
-        settle(policy, () => 1, 1_000),
-        SLOTS,
-      ),
-    ).toBe(1)
-  })
-
-  test('is wide again when handlers become longer', () => {
-    const policy = learned()
-    settle(policy, (width) => (width === 2 ? 1 : 2), 1_000)
-    expect(policy.plan(0).width).toBe(2)
-    for (let n = 0; n < 100; n++) policy.committed({ events: 4, handlersMs: 6, aroundMs: 1 })
-    settle(policy, (width) => (width === 2 ? 1 : 2), 1)
-    expect(policy.plan(0).width).toBe(SLOTS)
-  })
-
-  test('is not judged by few events in hand, nor by events that ran apart', () => {
-    const policy = learned()
-    for (let n = 0; n < 1_000; n++) policy.settled(policy.plan(0), 1, 3)
-    for (let n = 0; n < 1_000; n++) policy.settled({ size: 1, width: SLOTS }, 1, SLOTS)
-    expect(policy.plan(0).width).toBe(SLOTS)
+    policy.troubled(8, 0)
+    for (let n = 0; n < 1_000; n++) policy.settled(policy.plan(0, SLOTS), 8, SLOTS)
+    expect(policy.plan(1_000, SLOTS).width).toBe(SLOTS)
   })
 })

@@ -110,7 +110,7 @@ test('events of one lane do not share, and keep their order', async () => {
   await guard.close()
 })
 
-test('a failing event fails alone, after one try with its neighbours, which are processed at once', async () => {
+test('a failing event fails alone, after one try with its neighbours, which share the next transaction', async () => {
   const ran: string[] = []
   const { begun, guard, records } = setUp(({ key }) => {
     ran.push(key)
@@ -121,7 +121,7 @@ test('a failing event fails alone, after one try with its neighbours, which are 
   expect(settlements.map(by)).toEqual(expected)
   expect(records.map(({ attempt }) => attempt)).toEqual(keys(8).map(() => 1))
   expect(ran.filter((key) => key === 'e3')).toHaveLength(2)
-  expect(begun.map((claimed) => claimed.length)).toEqual([1, 7, 1, 1, 1, 1, 1, 1, 1])
+  expect(begun.map((claimed) => claimed.length)).toEqual([1, 7, 1, 6])
   await guard.close()
 })
 
@@ -220,8 +220,20 @@ test('learns within a hundred events that quick handlers share, and stops when o
   sizes.length = 0
   await play(140, 20)
   expect(sizes).toEqual(sizes.map(() => 1))
+  for (let from = 160; from < 360; from += 20) await play(from, 20)
   shift.forward(60_000)
-  await play(160, 20)
+  await play(360, 20)
   expect(Math.max(...sizes)).toBeGreaterThan(1)
+  await guard.close()
+})
+
+test('where two events fail beside each other, their neighbours run alone', async () => {
+  const { begun, guard } = setUp(({ key }) => {
+    if (key === 'e3' || key === 'e5') throw new Error('bad one')
+  })
+  const settlements = await Promise.all(keys(8).map((key) => guard.process(delivery(key))))
+  const expected = keys(8).map((key) => (key === 'e3' || key === 'e5' ? 'defer' : 'processed'))
+  expect(settlements.map(by)).toEqual(expected)
+  expect(begun.map((claimed) => claimed.length)).toEqual([1, 7, 1, 6, 1, 1, 1, 1, 1, 1])
   await guard.close()
 })
