@@ -68,6 +68,7 @@ export type {
 } from './model/inbox.ts'
 export type { CollectedMessage } from './model/outbox.ts'
 export { type Sender, toCollected } from './support/outbox-message.ts'
+export { sentId } from './transaction/outbox.ts'
 export { deadLetterHeaders, isDeadLetterHeader } from './settlement/dead-letter-headers.ts'
 // The text of a result, which may hold a bigint.
 export { fromJsonText, toJsonText } from './support/json-text.ts'

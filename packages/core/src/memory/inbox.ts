@@ -93,7 +93,13 @@ export function memoryInbox<Tx>(tx?: Tx): MemoryInbox<Tx | undefined> {
   }
 }
 
-function toSent({ isJson, payload, source: _, ...message }: CollectedMessage): SentMessage {
+function toSent({
+  event: _event,
+  isJson,
+  payload,
+  source: _,
+  ...message
+}: CollectedMessage): SentMessage {
   const text = isJson ? Buffer.from(payload).toString() : undefined
   return { ...message, payload: text === undefined ? payload : fromJsonText(text) }
 }

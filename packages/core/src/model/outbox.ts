@@ -42,6 +42,8 @@ export interface CollectedMessage {
   readonly type: string
   /** The CloudEvents source: the consumer whose handler has sent it. */
   readonly source: string
+  /** Id of the event whose run has sent it, for operators. Undefined: a run of several events, or none. */
+  readonly event?: string | undefined
   readonly headers: Readonly<Record<string, string>>
   readonly isJson: boolean
   readonly payload: Uint8Array

@@ -30,6 +30,7 @@ const ID = printable(128)
 /** Who sends a message. */
 export interface Sender {
   readonly source: string
+  readonly event?: string | undefined
   /** The id of a message that has none of its own. */
   readonly newId: () => string
 }
@@ -39,7 +40,10 @@ export interface Sender {
  *
  * @throws {@link OutboxError} that says what to change, and shows no payload.
  */
-export function toCollected(message: OutboxMessage, { newId, source }: Sender): CollectedMessage {
+export function toCollected(
+  message: OutboxMessage,
+  { event, newId, source }: Sender,
+): CollectedMessage {
   if (typeof message !== 'object' || message === null) {
     throw wrong('expected an object `{ to, payload }`', message)
   }
@@ -64,7 +68,7 @@ export function toCollected(message: OutboxMessage, { newId, source }: Sender): 
       `The message to "${to}" has ${bytes} bytes, more than ${MESSAGE_LIMIT_BYTES}. Store the data and send where it is.`,
     )
   }
-  const kept = { to, key, type, source, headers: { ...headers }, isJson, payload, delayMs }
+  const kept = { to, key, type, source, event, headers: { ...headers }, isJson, payload, delayMs }
   return { id: id ?? newId(), ...kept }
 }
 

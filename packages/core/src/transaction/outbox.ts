@@ -54,7 +54,8 @@ export class RunOutbox implements Outbox {
     const { consumer: source, runtime } = this.#options
     const newId = (): string =>
       this.#events.length === 0 ? runtime.uuid() : sentId(this.#events, n)
-    this.#collected().add(toCollected(message, { source, newId }))
+    const event = this.#events.length === 1 ? this.#events[0] : undefined
+    this.#collected().add(toCollected(message, { source, event, newId }))
     this.#sent = n
   }
 

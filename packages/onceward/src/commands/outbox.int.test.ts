@@ -1,4 +1,8 @@
+import { createGuard } from '@onceward/core'
+import { toDelivery } from '@onceward/core/memory'
 import { sendWith } from '@onceward/postgres/outbox'
+import { pgInbox } from '@onceward/postgres/pg'
+import { silent } from '@onceward/testing/conformance'
 import { expect, test } from 'vitest'
 import type { DeadMessage } from '../data/outbox.ts'
 import type { Status } from '../data/status.ts'
@@ -100,4 +104,53 @@ test('dead messages are listed, and none but those that were meant are replayed 
   expect((await cli(['outbox', 'list'], at)).stdout).toBe(
     'There are no dead messages that match.\n',
   )
+})
+
+interface Shown {
+  readonly messages: readonly {
+    readonly id: string
+    readonly event: string | null
+    readonly body: { readonly text: string }
+  }[]
+}
+
+test('an event leads to the messages that it sent, and a message back to its event, with what operators did', async () => {
+  await using at = await operated()
+  const guard = createGuard(
+    { consumer: 'shop', inbox: pgInbox(at.pool), logger: silent, eventKey: () => 'order-1' },
+    (_event, { outbox }) => {
+      outbox.send({ to: 'mails', key: 'k', payload: { to: 'ann' }, headers: { lang: 'en' } })
+      outbox.send({ to: 'pay', payload: Buffer.from([0xff]) })
+    },
+  )
+  await guard.process(toDelivery({}))
+  await guard.close()
+  const explained = async () => (await cli(['explain', 'order-1', '--consumer', 'shop'], at)).stdout
+  const stored = await at.pool.query(
+    'select message_id as id from onceward.outbox_messages order by position',
+  )
+  const [mail = '', pay = ''] = stored.rows.map(({ id }) => id)
+  expect(await explained()).toContain(`it sent ${mail} to mails, which waits for a relay\n`)
+
+  const { code, stdout } = await cli(['outbox', 'show', mail], at)
+  expect(code).toBe(0)
+  expect(stdout).toContain('sent by       shop\n')
+  expect(stdout).toContain('headers       {"lang":"en"}\n')
+  expect(stdout).toContain('"to": "ann"')
+  const [, event = ''] = /explain --id (\S+)/.exec(stdout) ?? []
+  expect((await cli(['explain', '--id', event], at)).stdout).toContain(`it sent ${pay} to pay`)
+  const shown = await answer<Shown>(['outbox', 'show', pay], at)
+  expect(shown.messages).toMatchObject([{ id: pay, event, body: { form: 'hex', base64: '/w==' } }])
+  expect(await cli(['outbox', 'show', event], at)).toMatchObject({ code: 1 })
+
+  await at.pool.query("update onceward.outbox_messages set state = 'x', failed_at = now()")
+  await cli(['outbox', 'discard', pay, '--by', 'ann', '--why', 'a test'], at)
+  await cli(['outbox', 'replay', mail], at)
+  const told = await explained()
+  expect(told).toMatch(`ann discarded it: the message ${pay} of its outbox\n    a test\n`)
+  expect(told).toContain(` replayed it: the message ${mail} of its outbox\n`)
+  const audit = await at.pool.query(
+    "select count(*)::int as n from onceward.audit a join onceward.consumers c on c.id = a.consumer_id and c.name = 'shop'",
+  )
+  expect(audit.rows).toEqual([{ n: 2 }])
 })

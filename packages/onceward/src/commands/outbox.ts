@@ -4,12 +4,14 @@ import {
   type DeadMessage,
   type DeadMessageFilter,
   deadMessages,
+  messagesOf,
   readOutbox,
 } from '../data/outbox.ts'
 import { readTablesOf } from '../data/tables.ts'
 import { EXIT, type ExitCode } from '../exit-codes.ts'
-import { usage } from '../failure.ts'
-import { deadMessagesText } from '../render/outbox.ts'
+import { Failure, usage } from '../failure.ts'
+import { bodyText } from '../render/body.ts'
+import { deadMessagesText, messageText } from '../render/outbox.ts'
 import { counted } from '../render/units.ts'
 import { visible } from '../render/visible.ts'
 import {
@@ -31,17 +33,19 @@ const GROUP = 1_000
 export function outboxCommand(end: End): Command {
   const made = commandGroup({
     name: 'outbox',
-    summary: 'List, replay and discard dead messages of the outbox',
+    summary: 'List, replay and discard dead messages of the outbox, and show any',
     details: 'A message is dead after its destination has refused it in every attempt.',
     rights: RIGHTS,
     examples: [
       'outbox list --destination payments',
+      'outbox show 5b0c1f7e-6f0e-5d43-9d0c-2a8f9c0f3c11',
       'outbox replay --destination payments',
       'outbox discard 5b0c1f7e-6f0e-5d43-9d0c-2a8f9c0f3c11',
     ],
   })
   return made
     .addCommand(listCommand(end))
+    .addCommand(showCommand(end))
     .addCommand(changeCommand(end, REPLAY))
     .addCommand(changeCommand(end, DISCARD))
 }
@@ -51,6 +55,8 @@ interface Flags {
   readonly limit?: string
   readonly all?: boolean
   readonly yes?: boolean
+  readonly by?: string
+  readonly why?: string
 }
 
 function listCommand(end: End): Command {
@@ -75,6 +81,54 @@ async function list({ database, options, output }: Work<Flags>): Promise<ExitCod
     .map((each) => ({ destination: each.destination, count: each.dead }))
   const { messages } = found
   output.answer({ messages, counts }, () => deadMessagesText({ messages, counts }, output))
+  return EXIT.ok
+}
+
+const DEFAULT_BYTES = 65_536
+
+interface ShowFlags {
+  readonly maxBytes: string
+}
+
+function showCommand(end: End): Command {
+  const made = command({
+    name: 'show',
+    summary: 'Show one message of the outbox, whatever its state',
+    details:
+      'A message that was published is deleted. Several have the same id if a handler gave it several times.',
+    rights: RIGHTS,
+    examples: ['outbox show 5b0c1f7e-6f0e-5d43-9d0c-2a8f9c0f3c11'],
+  })
+  return made
+    .argument('<id>', 'id of the message')
+    .option('--max-bytes <count>', 'most bytes of the payload', `${DEFAULT_BYTES}`)
+    .action(async (id: string) => {
+      end(await withDatabase<ShowFlags>(made, (work) => show(work, id)))
+    })
+}
+
+async function show({ database, options, output }: Work<ShowFlags>, id: string): Promise<ExitCode> {
+  const maxBytes = wholeNumber('--max-bytes', options.maxBytes)
+  const found = await readTablesOf(database, (query) =>
+    messagesOf(query, database, { ids: [id], maxBytes }),
+  )
+  if (found.length === 0) {
+    throw new Failure(
+      `The outbox has no message ${visible(id)}: it was published, or never sent.`,
+      EXIT.no,
+    )
+  }
+  const messages = found.map((message) => {
+    const shown = bodyText({ ...message, bodyBytes: message.bytes, isOmitted: false }, 'auto')
+    return { message, shown }
+  })
+  const answered = messages.map(({ message: { body, ...rest }, shown }) => ({
+    ...rest,
+    body: { ...shown, base64: Buffer.from(body).toString('base64') },
+  }))
+  output.answer({ messages: answered }, () =>
+    messages.map(({ message, shown }) => messageText(message, shown, output)).join('\n\n'),
+  )
   return EXIT.ok
 }
 
@@ -113,6 +167,8 @@ function changeCommand(end: End, change: Change): Command {
   return withFilter(made.argument('[id...]', 'ids of messages, instead of a filter'))
     .option('--all', 'all dead messages to all destinations')
     .option('--yes', 'do not ask what a filter selects')
+    .option('--why <text>', 'reason, stored in the table audit')
+    .option('--by <name>', 'name for the table audit (default: the login)')
     .action(async (ids: readonly string[]) => {
       end(await withDatabase<Flags>(made, (work) => changeDead(work, change, ids)))
     })
@@ -158,7 +214,9 @@ async function changeDead(
       return EXIT.no
     }
   }
-  const act = deadMessageChanges(database.pool, { schema: database.schema })[verb]
+  const by = notEmpty('--by', options.by)
+  const why = notEmpty('--why', options.why)
+  const act = deadMessageChanges(database.pool, { schema: database.schema, by, why })[verb]
   const changed = new Set<string>()
   for (let at = 0; at < messages.length; at += GROUP) {
     const positions = messages.slice(at, at + GROUP).map(({ position }) => position)

@@ -1,6 +1,8 @@
+import { sentId } from '@onceward/core/ports'
 import { escapeText } from '@onceward/postgres/operator'
 import type { InspectedEvent } from '@onceward/redis/operator'
 import { type Database, ms, type Query } from './database.ts'
+import { mayReadOutbox, messagesOf, type StoredMessage } from './outbox.ts'
 
 /** A row of `processed_events`. */
 export interface EventRow {
@@ -77,6 +79,8 @@ export interface EventFacts {
   /** What the handler returned, as JSON text. */
   readonly result: string | undefined
   readonly refused: readonly RefusedMessage[]
+  /** What its run has sent and the outbox still has. Without messages whose id the handler gave, and of batches. */
+  readonly sent: readonly Omit<StoredMessage, 'body' | 'headers'>[]
   readonly audit: readonly AuditEntry[]
   /** `forbidden`: this login may not read the table of `postgresLeases`. */
   readonly lease: LeaseRow | 'forbidden' | undefined
@@ -110,7 +114,8 @@ export async function readFacts(
      where c.name = $1 and r.key = $2 order by r.last_failed_at limit ${MOST}`,
     [consumer, escapeText(key)],
   )
-  const targets = [id, ...refused.map((each) => each.id)]
+  const sentIds = Array.from({ length: MOST }, (_, index) => sentId([id], index + 1))
+  const targets = [id, ...refused.map((each) => each.id), ...sentIds]
   return {
     ...event,
     nowMs: now?.nowMs ?? Date.now(),
@@ -134,6 +139,7 @@ export async function readFacts(
       )
     )?.result,
     refused,
+    sent: await readSent(query, quoted, sentIds),
     audit: await query<AuditEntry>(
       `select ${ms('at')} as "atMs", who, action, target::text as target, why from ${quoted}.audit
        where target = any($1::uuid[]) order by id limit ${MOST}`,
@@ -141,6 +147,16 @@ export async function readFacts(
     ),
     lease: await readLease(query, quoted, id),
   }
+}
+
+async function readSent(
+  query: Query,
+  quoted: string,
+  ids: readonly string[],
+): Promise<EventFacts['sent']> {
+  if (!(await mayReadOutbox(query, { quoted }))) return []
+  const found = await messagesOf(query, { quoted }, { ids, maxBytes: 0 })
+  return found.map(({ body: _, headers: __, ...message }) => message)
 }
 
 async function readLease(query: Query, quoted: string, id: string): Promise<EventFacts['lease']> {

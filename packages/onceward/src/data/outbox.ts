@@ -14,16 +14,23 @@ export interface OutboxStatus {
   readonly oldestWaitingMs: number | null
 }
 
+export async function mayReadOutbox(
+  query: Query,
+  { quoted }: Pick<Database, 'quoted'>,
+): Promise<boolean> {
+  const [right] = await query<{ readonly mayRead: boolean }>(
+    `select has_table_privilege($1, 'select') as "mayRead"`,
+    [`${quoted}.outbox_messages`],
+  )
+  return right?.mayRead === true
+}
+
 /** Null if this login may not read them. */
 export async function readOutbox(
   query: Query,
   { quoted }: Pick<Database, 'quoted'>,
 ): Promise<readonly OutboxStatus[] | null> {
-  const [right] = await query<{ readonly mayRead: boolean }>(
-    `select has_table_privilege($1, 'select') as "mayRead"`,
-    [`${quoted}.outbox_messages`],
-  )
-  if (right?.mayRead !== true) return null
+  if (!(await mayReadOutbox(query, { quoted }))) return null
   return query<OutboxStatus>(statusSql(`${quoted}.outbox_messages`))
 }
 
@@ -58,6 +65,69 @@ export interface DeadMessage {
   readonly error: string | null
 }
 
+/** A message of the outbox, as it leaves: its body may be cut. */
+export interface StoredMessage {
+  readonly position: string
+  readonly id: string
+  readonly destination: string
+  readonly key: string | null
+  readonly state: MessageState
+  readonly attempts: number
+  readonly createdAtMs: number
+  readonly dueAtMs: number | null
+  readonly failedAtMs: number | null
+  readonly error: string | null
+  readonly bytes: number
+  readonly source: string
+  readonly type: string
+  /** Of the run that has sent it. Null: it was a run of several events, or none. */
+  readonly event: string | null
+  readonly headers: Readonly<Record<string, string>>
+  readonly body: Uint8Array
+}
+
+/** Queued, delayed, refused and tried again, held behind one that was refused, dead. */
+export type MessageState = 'q' | 'd' | 'w' | 'h' | 'x'
+
+interface MessageRow extends Omit<StoredMessage, 'source' | 'type' | 'event' | 'headers' | 'body'> {
+  readonly envelope: string
+  readonly body: string
+}
+
+interface Wanted {
+  readonly ids: readonly string[]
+  /** Most bytes of each body. */
+  readonly maxBytes: number
+}
+
+const MOST_MESSAGES = 100
+
+/**
+ * The messages with these ids, oldest first: ids that handlers gave may be those of several. Reads the whole table, because
+ * an index on the ids would cost every message a write.
+ */
+export async function messagesOf(
+  query: Query,
+  { quoted }: Pick<Database, 'quoted'>,
+  { ids, maxBytes }: Wanted,
+): Promise<readonly StoredMessage[]> {
+  const rows = await query<MessageRow>(
+    `select position::text as position, message_id as id, destination, encode(key, 'base64') as key, state::text as state,
+       attempt as attempts, ${ms('created_at')} as "createdAtMs", ${ms('due_at')} as "dueAtMs", ${ms('failed_at')} as "failedAtMs",
+       error, octet_length(payload) as bytes, encode(envelope, 'base64') as envelope,
+       encode(substring(payload from 1 for $2::integer), 'base64') as body
+     from ${quoted}.outbox_messages where message_id = any ($1::text[]) order by position limit ${MOST_MESSAGES}`,
+    [ids, maxBytes],
+  )
+  return rows.map(({ body, envelope, key, ...row }) => {
+    const { event = null, headers, source, type } = JSON.parse(decoded(envelope))
+    const text = key === null ? null : decoded(key)
+    return { ...row, key: text, source, type, event, headers, body: Buffer.from(body, 'base64') }
+  })
+}
+
+const decoded = (base64: string): string => Buffer.from(base64, 'base64').toString()
+
 /** Which dead messages. A field that is left out matches all. */
 export interface DeadMessageFilter {
   readonly ids?: readonly string[] | undefined
@@ -81,6 +151,6 @@ export async function deadMessages(
   )
   return rows.map((row) => ({
     ...row,
-    key: row.key === null ? null : Buffer.from(row.key, 'base64').toString(),
+    key: row.key === null ? null : decoded(row.key),
   }))
 }

@@ -7,7 +7,7 @@ const REFUSED = {
   ...{ id: 'r-1', times: 1, firstFailedAtMs: NOW - 9_000, lastFailedAtMs: NOW - 8_000 },
   ...{ reason: 'fingerprint-mismatch', error: null, published: false, replay: false },
 }
-const ASKED = { atMs: NOW - 1_000, who: 'alice', action: 'replay', target: 'e', why: null }
+const ASKED = { atMs: NOW - 1_000, who: 'alice', action: 'replay', target: facts().id, why: null }
 const row = (state: 'd' | 'r' | 'w' | 'x') => ({ row: { state, atMs: NOW - 60_000 } })
 /** Each chapter as its seconds from now and its text. */
 const told = (over: Partial<EventFacts>): readonly string[] =>

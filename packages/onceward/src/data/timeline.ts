@@ -1,3 +1,4 @@
+import { MESSAGE_STATES } from '../render/outbox.ts'
 import { counted } from '../render/units.ts'
 import type { EventFacts, RefusedMessage, Trouble } from './event-facts.ts'
 import { type NextDelivery, nextDelivery } from './next-delivery.ts'
@@ -44,14 +45,15 @@ function stateOf({ lease, row }: EventFacts): string {
 }
 
 export function timelineOf(facts: EventFacts): Timeline {
-  const { row, trouble, redis, refused, audit, lease } = facts
+  const { row, trouble, redis, refused, sent, audit, lease } = facts
   const chapters = [
     ...rowEntries(facts),
     ...(trouble === undefined ? [] : troubleEntries(trouble, row?.state)),
     ...refused.flatMap(refusedEntries),
-    ...audit.map(({ atMs, who, action, why }) => ({
+    ...sent.map(sentEntry),
+    ...audit.map(({ atMs, who, action, target, why }) => ({
       atMs,
-      what: `${who} ${ACTIONS[action] ?? `asked for: ${action}`}`,
+      what: `${who} ${ACTIONS[action] ?? `asked for: ${action}`}${ofMessage(target, facts)}`,
       ...(why === null ? {} : { detail: why }),
     })),
     ...leaseEntries(facts),
@@ -78,6 +80,18 @@ const ACTIONS: Readonly<Record<string, string>> = {
   requeued: 'sent its message back to the queue',
   discard: 'discarded it',
 }
+
+/** Of what the event has sent, and not of the event itself. */
+function ofMessage(target: string, { id, refused }: EventFacts): string {
+  const isOwn = [id, ...refused.map((each) => each.id)].includes(target)
+  return isOwn ? '' : `: the message ${target} of its outbox`
+}
+
+const sentEntry = (message: EventFacts['sent'][number]): TimelineEntry => ({
+  atMs: message.createdAtMs,
+  what: `it sent ${message.id} to ${message.destination}, which ${MESSAGE_STATES[message.state]}`,
+  ...(message.error === null ? {} : { detail: message.error }),
+})
 
 function rowEntries({ row, registration, result }: EventFacts): readonly TimelineEntry[] {
   if (row?.state !== 'd') return []

@@ -74,8 +74,8 @@ export function insertText(
 }
 
 function rowText(message: CollectedMessage): string {
-  const { delayMs, headers, id, isJson, key, payload, source, to, type } = message
-  const envelope = Buffer.from(JSON.stringify({ source, type, headers, isJson }))
+  const { delayMs, event, headers, id, isJson, key, payload, source, to, type } = message
+  const envelope = Buffer.from(JSON.stringify({ source, type, headers, isJson, event }))
   const [state, dueAt] =
     delayMs === 0
       ? ['q', 'null::pg_catalog.timestamptz']
