@@ -17,8 +17,15 @@ export type Removal = 'removal-only' | 'then-bump' | 'bump-then' | 'stopped'
  * - `with-claim`: at once, in the epoch of its claim.
  * - `behind`: some time after the commit, in the epoch that was known before the transaction. Redis need not be asked.
  * - `behind-named-late`: the same, in the epoch that is known when it is written.
+ * - `in-process`: no Redis, each guard remembers by itself, in the epoch that was known before the transaction.
+ * - `in-process-named-late`: the same, in the epoch that is known when the commit was answered.
  */
-export type Marking = 'with-claim' | 'behind' | 'behind-named-late'
+export type Marking =
+  | 'with-claim'
+  | 'behind'
+  | 'behind-named-late'
+  | 'in-process'
+  | 'in-process-named-late'
 
 export interface EpochFaults {
   readonly removals: number
@@ -38,6 +45,8 @@ interface Guard {
   readonly begun: number | undefined
   /** Marks that are written behind the commits of their events. */
   readonly pending: readonly number[]
+  /** Epochs in which this guard itself remembers the event. */
+  readonly own: readonly number[]
 }
 
 export interface EpochState {
@@ -54,10 +63,10 @@ export interface EpochState {
 }
 
 const UNREAD: Guard = {
-  ...{ epoch: -1, isFresh: false, mark: undefined, begun: undefined, pending: [] },
+  ...{ epoch: -1, isFresh: false, mark: undefined, begun: undefined, pending: [], own: [] },
 }
 
-/** One event, two guards that believe a mark in Redis while the name of the history is fresh, and an operator (§7). */
+/** One event, two guards that believe a mark in Redis, or what they remember themselves, while the name of the history is fresh, and an operator (§7). */
 export function epochs(
   removal: Removal,
   faults: EpochFaults,
@@ -125,8 +134,8 @@ function ofOperator(state: EpochState, removal: Removal): Steps {
     case 'bump-then':
       return step('bumps the epoch', { ...bumped(begun), next: 'remove' })
     case 'stopped': {
-      // A transaction is rolled back. Marks may still be on their way.
-      const guards = state.guards.map(({ pending }) => ({ ...UNREAD, pending }))
+      // A transaction is rolled back. Marks may still be on their way, and a process that stopped consuming still remembers.
+      const guards = state.guards.map(({ own, pending }) => ({ ...UNREAD, own, pending }))
       const open = state.guards.filter((guard) => guard.begun !== undefined).length
       const after = removed(bumped(begun))
       return step('stops the consumers, removes the row and bumps the epoch', {
@@ -168,13 +177,17 @@ const withMark = ({ marks }: EpochState, epoch: number): Partial<EpochState> =>
 
 /** A first delivery is not asked about, and what is done is remembered later. */
 function ofMarkingBehind(state: EpochState, { guard, index }: Placed, marking: Marking): Steps {
+  const isNamedLate = marking.endsWith('named-late')
+  const isOwn = marking.startsWith('in-process')
   const to = toOf(state, index)
   const steps: Steps = [to('reads the name', { epoch: state.epoch, isFresh: true })]
   if (guard.isFresh) steps.push(to('has read the name too long ago', { isFresh: false }))
   for (const [at, noted] of guard.pending.entries()) {
     const pending = guard.pending.toSpliced(at, 1)
-    const epoch = marking === 'behind' ? noted : guard.epoch
-    steps.push(to('writes a mark behind', { pending }, withMark(state, epoch)))
+    const epoch = isNamedLate ? guard.epoch : noted
+    if (isOwn) {
+      steps.push(to('remembers', { pending, own: [...new Set([...guard.own, epoch])].toSorted() }))
+    } else steps.push(to('writes a mark behind', { pending }, withMark(state, epoch)))
     steps.push(to('loses a mark', { pending }))
   }
   if (guard.begun !== undefined) {
@@ -185,9 +198,9 @@ function ofMarkingBehind(state: EpochState, { guard, index }: Placed, marking: M
   }
   if (state.queue === 0) return steps
   const queue = state.queue - 1
-  if (guard.isFresh && state.marks.includes(guard.epoch)) {
+  if (guard.isFresh && (isOwn ? guard.own : state.marks).includes(guard.epoch)) {
     const wrong = state.hasRow ? undefined : 'a false done: acked without an effect'
-    steps.push(to('asks Redis: done', {}, { queue, wrong }))
+    steps.push(to(isOwn ? 'remembers it done' : 'asks Redis: done', {}, { queue, wrong }))
   }
   // However long ago the name was read: a history that has ended since never gets it back.
   steps.push(to('begins', { begun: guard.epoch }, { queue }))

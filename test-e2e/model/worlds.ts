@@ -225,6 +225,8 @@ export const WORLDS: readonly World[] = [
   removal('stopped', undefined, { removals: 2, duplicates: 2 }),
   behind('behind'),
   behind('behind-named-late', FALSE_DONE),
+  behind('in-process'),
+  behind('in-process-named-late', FALSE_DONE),
   removal('removal-only', FALSE_DONE),
   // Until the name is read again, for 5 s at most: so the documents ask to stop the consumers first.
   removal('then-bump', FALSE_DONE),

@@ -38,7 +38,10 @@ export function end(
   lanes.note(event.member, outcome)
   // 4. Complete: tell the lease store the outcome, always after the commit.
   const { leases } = processing.stores
-  leases?.byNeed?.ended(outcome)
+  if (event.isRecalled !== true) {
+    leases?.byNeed?.ended(outcome)
+    remember(processing, event, outcome)
+  }
   if (event.remember !== undefined) leases?.byNeed?.remember(event.member, outcome, event.remember)
   const completing =
     leases === undefined || event.member.lease === undefined
@@ -63,6 +66,21 @@ export function end(
     if (lane !== undefined && isNext) stopping.set(lane, settled)
   }
   return completing
+}
+
+/** What the inbox has confirmed. What only the lease store knows is not. */
+function remember(
+  { stores: { engine } }: Processing,
+  { history, member: { event } }: Received,
+  outcome: Outcome,
+): void {
+  if (engine === undefined) return
+  const { kind } = outcome
+  if (kind === 'processed') {
+    engine.seenDone.add(event, { history, result: outcome.result, ageMs: 0 })
+  } else if (kind === 'duplicate' && outcome.ageMs !== undefined) {
+    engine.seenDone.add(event, { history, result: outcome.result, ageMs: outcome.ageMs })
+  }
 }
 
 interface Ending {

@@ -1,6 +1,5 @@
 import { createHeldBackoff } from '../concurrency/backoff.ts'
 import { type Breaker, createBreaker } from '../concurrency/breaker.ts'
-import { createRecentIds } from '../concurrency/recent-ids.ts'
 import { createSemaphore, type Semaphore } from '../concurrency/semaphore.ts'
 import { track } from '../concurrency/timeout.ts'
 import { fingerprintRuleOf } from '../identity/fingerprint.ts'
@@ -14,6 +13,7 @@ import type { IdentifiedEvent, Inbox, InboxSession } from '../model/inbox.ts'
 import type { LeaseRegistration, LeaseSession } from '../model/lease-store.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { LocalMessageCounts } from '../support/message-counts.ts'
+import { DoneMemory } from '../transaction/done-memory.ts'
 import type { Engine, HandlerCall } from '../transaction/engine.ts'
 import { watchTx } from '../transaction/handler-context.ts'
 import { createLateReleases } from '../transaction/release-later.ts'
@@ -131,7 +131,11 @@ async function open(
     lateReleases,
     txWatch: watchTx(options),
     sharing: { apartUntilMs: undefined, policy },
-    seenDone: createRecentIds(),
+    seenDone: new DoneMemory({
+      identity: () => track(reads, session.identity()),
+      runtime: options.runtime,
+      dedupWindowMs: options.dedupWindowMs,
+    }),
   }
   const gathering = policy && new Gathering(engine, policy)
   return { engine, gathering, leases, secret: session.secret, slots, reads, localCounts }

@@ -64,11 +64,12 @@ export async function processReceived(
   try {
     // 2. Claim: leases for all events in one round trip, if there is a lease store.
     startFlights(processing, open)
-    if (stores.leases !== undefined) await claim(processing, stores.leases, open)
+    const left = stores.engine === undefined ? open : recall(processing, stores.engine, open)
+    if (stores.leases !== undefined) await claim(processing, stores.leases, left)
     // 3. Run: the event's row, the handler and the commit in one transaction. Steps 4 and 5 follow in `end`.
-    const [only] = open
-    if (open.length === 1 && only !== undefined) await runOne(processing, only)
-    else await runAll(processing, open)
+    const [only] = left
+    if (left.length === 1 && only !== undefined) await runOne(processing, only)
+    else await runAll(processing, left)
   } catch (error) {
     // Only a defect of onceward gets here.
     failAll(processing, open, error)
@@ -86,6 +87,29 @@ function startFlights({ inFlight, isParking }: Processing, events: readonly Rece
     const { id } = event.member.event
     if (event.hasKey && !inFlight.has(id)) event.endFlight = inFlight.start(id)
   }
+}
+
+/** Ends copies of what this process has seen done, and answers the other events. */
+function recall(
+  processing: Processing,
+  engine: Engine,
+  events: readonly Received[],
+): readonly Received[] {
+  let isAny = false
+  for (const event of events) {
+    if (event.endFlight !== undefined && isRecalled(processing, engine, event)) isAny = true
+  }
+  return isAny ? events.filter((event) => event.isRecalled !== true) : events
+}
+
+function isRecalled(processing: Processing, { seenDone }: Engine, event: Received): boolean {
+  const { member } = event
+  event.history = seenDone.history
+  const known = member.parked === undefined ? seenDone.recall(member.event) : undefined
+  if (known === undefined) return false
+  event.isRecalled = true
+  void end(processing, event, { kind: 'duplicate', result: known.result })
+  return true
 }
 
 async function claim(
@@ -223,6 +247,7 @@ async function isFree(processing: Processing, event: Received): Promise<boolean>
     return false
   }
   event.endFlight = inFlight.start(id)
+  if (stores.engine !== undefined && isRecalled(processing, stores.engine, event)) return false
   if (stores.leases !== undefined) await claimEach(stores.leases, [event])
   return true
 }

@@ -38,6 +38,10 @@ export interface Received {
   claimed?: Claimed
   /** Remembers the event when it is done. Given if it was not claimed, because it is probably new. */
   remember?: WriteMarks
+  /** The name of the inbox's history that was known before the event was claimed or read. */
+  history?: string | undefined
+  /** This process answered it from memory, and asked no store. */
+  isRecalled?: true
   /** Ends the flight of the event in this process. Undefined before it began. */
   endFlight?: () => void
   /** It has its outcome. */

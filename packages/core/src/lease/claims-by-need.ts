@@ -53,11 +53,10 @@ export class ClaimsByNeed {
   }
 }
 
-/** A caller waits for its answer, and a lease tells it at once that its first request is still running. */
 export function claimsByNeed(
   options: ResolvedOptions,
   store: LeaseSession,
 ): ClaimsByNeed | undefined {
-  const isPossible = options.inbox !== undefined && options.callerRetries === undefined
-  return isPossible && store.marks !== undefined ? new ClaimsByNeed(options, store) : undefined
+  const isPossible = options.inbox !== undefined && store.marks !== undefined
+  return isPossible ? new ClaimsByNeed(options, store) : undefined
 }

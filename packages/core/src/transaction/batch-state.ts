@@ -83,7 +83,6 @@ export async function endDuplicates(
   for (const [index, pending] of members.entries()) {
     const known = done[index]
     if (known === undefined) continue
-    batch.engine.seenDone.add(pending.member.event.id)
     const next = await fromStoredState(batch.engine, pending, known)
     if (next.kind === 'outcome') endEvent(batch, pending, next.outcome)
   }

@@ -400,7 +400,6 @@ function endCommitted(batch: Batch, end: Extract<TransactionEnd, { kind: 'commit
   for (const pending of end.claimed) {
     const { event } = pending.member
     batch.engine.heldBackoff.forget(event.id)
-    batch.engine.seenDone.add(event.id)
     const attempt = pending.counted?.attempt ?? 1
     endEvent(batch, pending, { kind: 'processed', attempt, result: end.results.get(event.id) })
   }

@@ -1,12 +1,12 @@
 import type { HeldBackoff } from '../concurrency/backoff.ts'
 import type { Breaker } from '../concurrency/breaker.ts'
 import type { MaybeAsync } from '../concurrency/maybe-async.ts'
-import type { RecentIds } from '../concurrency/recent-ids.ts'
 import type { Semaphore } from '../concurrency/semaphore.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { InboxSession } from '../model/inbox.ts'
 import type { BatchHandler, Handler } from '../options/options.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
+import type { DoneMemory } from './done-memory.ts'
 import type { TxWatch } from './handler-context.ts'
 import type { LateReleases } from './release-later.ts'
 import type { SharePolicy } from './share-policy.ts'
@@ -30,8 +30,7 @@ export interface Engine {
   readonly lateReleases: LateReleases
   readonly txWatch: TxWatch
   readonly sharing: Sharing
-  /** Events that this process has seen done. */
-  readonly seenDone: RecentIds
+  readonly seenDone: DoneMemory
 }
 
 /** Whether events may share transactions. Mutable. */
