@@ -1,69 +1,91 @@
 import { expect, test } from 'vitest'
 import { startConsumption } from '../../adapter/consumption.ts'
+import { changed, silent } from '../../fixtures/inbox.ts'
+import { createShift } from '../../fixtures/shift.ts'
 import { memoryInbox, memoryLeases, toDelivery } from '../../memory/index.ts'
+import type { Delivery } from '../../model/delivery.ts'
 import type { Guard } from '../../model/guard-port.ts'
 import { portOf } from '../../model/guard-port.ts'
-import type { LeaseStore } from '../../model/lease-store.ts'
+import type { DoneMark, LeaseStore } from '../../model/lease-store.ts'
 import { createGuard } from '../guard.ts'
 
-const quiet = {
-  ...{ debug: () => undefined, info: () => undefined },
-  ...{ warn: () => undefined, error: () => undefined },
-}
-
-/** A guard whose leases are asked by need; the number of events that were claimed, and of those that were marked. */
+/** A lease store whose marks are written down, with a history that the test can hide. */
 function setUp() {
-  const memory = memoryLeases()
-  const asked = { claimed: 0, marked: 0 }
-  const leases: LeaseStore = {
-    ...memory,
+  const { runtime } = createShift()
+  const claimed: number[] = []
+  const marks: DoneMark[] = []
+  const log: string[] = []
+  const history = { isKnown: true }
+  const store = memoryLeases(runtime)
+  const leases: LeaseStore = changed<LeaseStore>(store, {
     claim: (claims) => {
-      asked.claimed += claims.length
-      return memory.claim(claims)
+      claimed.push(claims.length)
+      return store.claim(claims)
     },
-    marks: () => write,
+    marks: () => {
+      log.push('history')
+      if (!history.isKnown) return undefined
+      return write
+    },
+  })
+  const write = async (done: readonly DoneMark[]): Promise<void> => {
+    log.push('marks')
+    marks.push(...done)
   }
-  const write = async (done: readonly unknown[]): Promise<void> => {
-    asked.marked += done.length
-  }
-  const options = { consumer: 'billing', inbox: memoryInbox(), leases, logger: quiet }
-  const make = (): Guard => createGuard(options, () => undefined)
-  return { asked, guard: make(), other: make() }
+  const inbox = memoryInbox()
+  const make = (): Guard =>
+    createGuard({ consumer: 'billing', inbox, leases, logger: silent, runtime }, ({ key }) => {
+      log.push('handler')
+      return { key }
+    })
+  return { claimed, guard: make(), other: make(), history, log, marks }
 }
 
-const newOrder = (index: number) => toDelivery({}, { headers: { 'idempotency-key': `${index}` } })
-
-async function run(guard: Guard, events: number): Promise<void> {
-  for (let index = 0; index < events; index++) await guard.process(newOrder(index))
-}
-
-// Red when every event is claimed, and when closing does not write what is left.
-test('new events are not claimed, and closing the guard marks them', async () => {
-  const { asked, guard } = setUp()
-  await run(guard, 20)
-  await guard.close()
-  expect(asked).toEqual({ claimed: 0, marked: 20 })
+const delivery = (key: string, more: Partial<Delivery> = {}): Delivery => ({
+  ...toDelivery({ key }, { messageId: key }),
+  ...more,
 })
 
-test('a delivery that may be a copy is claimed', async () => {
-  const { asked, guard } = setUp()
-  await guard.process({ ...newOrder(1), redelivered: true })
-  expect(asked.claimed).toBe(1)
+test('a first delivery takes no claim, and is remembered behind its ack, in the history of before its transaction', async () => {
+  const { claimed, guard, log, marks } = setUp()
+  expect(await guard.process(delivery('a'))).toMatchObject({ kind: 'ack', by: 'processed' })
+  expect(log).toEqual(['history', 'handler'])
+  await guard.close()
+  expect(log).toEqual(['history', 'handler', 'marks'])
+  expect(claimed).toEqual([])
+  expect(marks).toMatchObject([{ result: { key: 'a' } }])
+})
+
+test('what may be a copy is claimed', async () => {
+  const { claimed, guard } = setUp()
+  await guard.process(delivery('a', { redelivered: true }))
+  expect(claimed).toEqual([1])
   await guard.close()
 })
 
-test('a storm of copies of what other processes have done is claimed before a hundred are through', async () => {
-  const { asked, guard, other } = setUp()
-  await run(other, 100)
-  asked.claimed = 0
-  await run(guard, 100)
-  expect(asked.claimed).toBeGreaterThan(50)
+test('all events are claimed while the history is not known', async () => {
+  const { claimed, guard, history } = setUp()
+  history.isKnown = false
+  await guard.process(delivery('a'))
+  expect(claimed).toEqual([1])
+  await guard.close()
+})
+
+test('a storm of copies of what other processes have done is claimed within a hundred events', async () => {
+  const { claimed, guard, other } = setUp()
+  const keys = Array.from({ length: 100 }, (_, n) => `order-${n}`)
+  for (const key of keys) await other.process(delivery(key))
+  expect(claimed).toEqual([])
+  for (const key of keys) {
+    expect(await guard.process(delivery(key))).toMatchObject({ kind: 'ack', by: 'duplicate' })
+  }
+  expect(claimed.length).toBeGreaterThan(60)
   await Promise.all([guard.close(), other.close()])
 })
 
 // Red when a drain leaves the marks to a timer that the end of the process cancels.
 test('a drain marks what its guard has done', async () => {
-  const { asked, guard } = setUp()
+  const { guard, marks } = setUp()
   const done = async (): Promise<void> => undefined
   const consumption = await startConsumption({
     ...{ port: portOf(guard), drainMs: 1_000, signal: undefined, queue: 'orders' },
@@ -75,8 +97,26 @@ test('a drain marks what its guard has done', async () => {
       finish: done,
     }),
   })
-  await run(guard, 3)
+  await guard.process(delivery('a'))
+  expect(marks).toEqual([])
   await consumption.drain()
-  expect(asked.marked).toBe(3)
+  expect(marks).toHaveLength(1)
   await guard.close()
+})
+
+test('a failure leaves no mark', async () => {
+  const { runtime } = createShift()
+  const marks: unknown[] = []
+  const leases: LeaseStore = changed<LeaseStore>(memoryLeases(runtime), {
+    marks: () => async (done) => void marks.push(done),
+  })
+  const guard = createGuard(
+    { consumer: 'billing', inbox: memoryInbox(), leases, logger: silent, runtime },
+    () => {
+      throw new Error('no')
+    },
+  )
+  await guard.process(delivery('a'))
+  await guard.close()
+  expect(marks).toEqual([])
 })
