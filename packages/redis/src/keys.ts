@@ -16,10 +16,22 @@ const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
 /** `{o:<namespace>:<partition>}e` and the 16 bytes of the id; 256 partitions, by the first byte. */
 export function keyOf({ name }: Namespace, id: EventId): Buffer {
-  // Buffer.from() silently drops what is not hex. Two events with one key would lose a message.
-  if (!UUID.test(id)) throw new TypeError(`Expected an event id (a UUID), got \`${id}\`.`)
   const tag = Buffer.from(`{o:${name}:${partitionOf(id)}}e`, 'latin1')
-  return Buffer.concat([tag, Buffer.from(id.replaceAll('-', ''), 'hex')])
+  return Buffer.concat([tag, Buffer.from(hexOf(id), 'hex')])
+}
+
+/** The field of a done mark and its value: the 15 bytes of the id behind its partition, and the fingerprint. */
+export function markBytes(id: EventId, fingerprint: Fingerprint): Buffer {
+  const bytes = Buffer.allocUnsafe(23)
+  bytes.write(hexOf(id).slice(2), 0, 'hex')
+  bytes.writeBigInt64BE(BigInt.asIntN(64, fingerprint), 15)
+  return bytes
+}
+
+/** Buffers silently drop what is not hex. Two events with one key would lose a message. */
+function hexOf(id: EventId): string {
+  if (!UUID.test(id)) throw new TypeError(`Expected an event id (a UUID), got \`${id}\`.`)
+  return id.replaceAll('-', '')
 }
 
 /** The key in double quotes, as `redis-cli` takes it. */

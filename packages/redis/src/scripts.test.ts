@@ -50,6 +50,19 @@ test.each<[ScriptName, Namespace, boolean]>([
   ])
 })
 
+test('marks are declared by the two keys where each may be, and sent as one argument', async () => {
+  const { calls, run } = setUp(() => [1, 1])
+  const entries = entriesOf(2)
+  await run({ script: 'mark', namespace: marked, common: ['c'], entries })
+  expect(calls).toEqual([
+    {
+      ...scripts.mark,
+      keys: entries.flatMap(({ id }) => bucketKeys(marked, id)),
+      args: ['500', '1000', 'c', Buffer.from('01')],
+    },
+  ])
+})
+
 describe('on a cluster', () => {
   // Red when an event whose keys are on two nodes for a while cannot be claimed or completed.
   it('an event whose slot moves is decided without its marks', async () => {

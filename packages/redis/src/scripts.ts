@@ -11,6 +11,7 @@ import { examine } from './lua/examine.ts'
 import { fail } from './lua/fail.ts'
 import { forget } from './lua/forget.ts'
 import { inspect } from './lua/inspect.ts'
+import { mark } from './lua/mark.ts'
 import { release } from './lua/release.ts'
 import { remember } from './lua/remember.ts'
 import { renew } from './lua/renew.ts'
@@ -28,6 +29,7 @@ const BODIES: Readonly<Record<ScriptName, string>> = {
   renew,
   complete,
   remember,
+  mark,
   fail,
   release,
   bury,
@@ -42,6 +44,7 @@ export type ScriptName =
   | 'renew'
   | 'complete'
   | 'remember'
+  | 'mark'
   | 'fail'
   | 'release'
   | 'bury'
@@ -93,13 +96,7 @@ export interface ScriptBatch {
 export type RunScript = (batch: ScriptBatch) => Promise<readonly unknown[]>
 
 /** Scripts that read or write done marks. A script declares every key it may touch, or a cluster cannot move its slot. */
-const MARKED: ReadonlySet<ScriptName> = new Set([
-  'claim',
-  'complete',
-  'remember',
-  'sample',
-  'inspect',
-])
+const MARKED: ReadonlySet<ScriptName> = new Set(['claim', 'complete', 'sample', 'inspect'])
 
 /** Most events in one script. A script blocks Redis, and this many take about a millisecond. */
 const SCRIPT_EVENTS = 100
@@ -118,14 +115,16 @@ export function createScriptRunner(evaluate: Evaluate, scripts: Scripts): RunScr
   const run = (batch: ScriptBatch): Promise<unknown> => {
     const { namespace, entries, common = [] } = batch
     const { markMs, keepMs } = namespace
+    const args = entries.flatMap((entry) => entry.args)
     return evaluate({
       ...scripts[batch.script],
-      keys: entries.flatMap(({ id }) =>
-        markMs > 0 && MARKED.has(batch.script)
-          ? [keyOf(namespace, id), ...bucketKeys(namespace, id)]
-          : [keyOf(namespace, id)],
-      ),
-      args: [String(markMs), String(keepMs), ...common, ...entries.flatMap(({ args }) => args)],
+      keys: keysOf(batch),
+      args: [
+        String(markMs),
+        String(keepMs),
+        ...common,
+        ...(batch.script === 'mark' ? joined(args) : args),
+      ],
     })
   }
   const runPart = async (batch: ScriptBatch): Promise<readonly unknown[]> => {
@@ -145,7 +144,7 @@ export function createScriptRunner(evaluate: Evaluate, scripts: Scripts): RunScr
    * is then decided without the mark, and PostgreSQL answers duplicates. A done event is remembered in its own key.
    */
   const runUnmarked = async (batch: ScriptBatch, error: unknown): Promise<unknown> => {
-    if (batch.script === 'sample') throw error
+    if (batch.script === 'sample' || batch.script === 'mark') throw error
     const answers: unknown = await run({ ...batch, namespace: { ...batch.namespace, markMs: 0 } })
     return Array.isArray(answers) ? answers[0] : undefined
   }
@@ -165,6 +164,18 @@ export function createScriptRunner(evaluate: Evaluate, scripts: Scripts): RunScr
   }
   return runScript
 }
+
+function keysOf({ entries, namespace, script }: ScriptBatch): readonly (string | Buffer)[] {
+  if (script === 'mark') return entries.flatMap(({ id }) => bucketKeys(namespace, id))
+  if (namespace.markMs === 0 || !MARKED.has(script))
+    return entries.map(({ id }) => keyOf(namespace, id))
+  return entries.flatMap(({ id }) => [keyOf(namespace, id), ...bucketKeys(namespace, id)])
+}
+
+/** Marks are most of what a guard tells Redis, and one argument costs less than many. */
+const joined = (args: readonly Argument[]): readonly Argument[] => [
+  Buffer.concat(args.map((arg) => Buffer.from(arg))),
+]
 
 interface IndexedEntry {
   readonly entry: ScriptEntry

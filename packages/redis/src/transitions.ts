@@ -11,7 +11,7 @@ import type {
   WriteMarks,
 } from '@onceward/core/ports'
 import { fromJsonText, toJsonText } from '@onceward/core/ports'
-import { fingerprintBytes, keyText, marksPattern, type Namespace } from './keys.ts'
+import { fingerprintBytes, keyText, markBytes, marksPattern, type Namespace } from './keys.ts'
 import type { RunScript, ScriptEntry } from './scripts.ts'
 
 /** Completed but not remembered, because another program's key is where the done mark belongs. */
@@ -41,7 +41,7 @@ export function transitionsIn(
   onForeignKey: OnForeignKey = () => undefined,
 ): Transitions {
   const held = async (
-    script: 'renew' | 'complete' | 'remember' | 'fail' | 'release' | 'bury',
+    script: 'renew' | 'complete' | 'remember' | 'mark' | 'fail' | 'release' | 'bury',
     entries: readonly ScriptEntry[],
     common: readonly string[] = [],
   ): Promise<readonly HeldAnswer[]> => {
@@ -77,7 +77,12 @@ export function transitionsIn(
         done.map(({ id, ownerToken, result }) => ({ id, args: [ownerToken, jsonOf(result)] })),
         [wholeMs(rememberMs)],
       ),
-    remember: (done, rememberMs) => held('remember', marks(done), [wholeMs(rememberMs)]),
+    remember: (done, rememberMs) => {
+      const common = [wholeMs(rememberMs)]
+      const plain = done.filter(({ result }) => result === undefined).map(toMark)
+      const others = done.filter(({ result }) => result !== undefined).map(toResultEntry)
+      return Promise.all([held('mark', plain, common), held('remember', others, common)])
+    },
     fail: (failed) =>
       held(
         'fail',
@@ -98,10 +103,13 @@ export function transitionsIn(
 const owners = (all: readonly Held[]): readonly ScriptEntry[] =>
   all.map(({ id, ownerToken }) => ({ id, args: [ownerToken] }))
 
-const marks = (done: readonly DoneMark[]): readonly ScriptEntry[] =>
-  done.map(({ id, fingerprint, result }) => ({
-    ...{ id, args: [fingerprintBytes(fingerprint), jsonOf(result)] },
-  }))
+const toMark = ({ fingerprint, id }: DoneMark): ScriptEntry => ({
+  ...{ id, args: [markBytes(id, fingerprint)] },
+})
+
+const toResultEntry = ({ fingerprint, id, result }: DoneMark): ScriptEntry => ({
+  ...{ id, args: [fingerprintBytes(fingerprint), jsonOf(result)] },
+})
 
 const wholeMs = (ms: number): string => String(Math.max(0, Math.ceil(ms)))
 

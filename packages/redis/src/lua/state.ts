@@ -109,9 +109,10 @@ local function mark_lives()
   return (math.floor(now / MARK_MS) + 2) * MARK_MS - now
 end
 
--- False if a key of another program is in the place of the bucket.
-local function put_mark(place, fingerprint)
-  local generation, field = math.floor(now / MARK_MS), string.sub(KEYS[place], -15)
+-- False if a key of another program is in the place of the bucket. Without a field: that of the event whose key is there.
+local function put_mark(place, fingerprint, field)
+  local generation = math.floor(now / MARK_MS)
+  field = field or string.sub(KEYS[place], -15)
   local bucket = bucket_key(place, generation)
   local held = redis.pcall('HGET', bucket, 'g')
   if held == whole(generation) then
