@@ -132,7 +132,7 @@ describe('an event that was done after the dump', () => {
 test.each([
   ['deletes the row', 'delete from onceward.processed_events where event_id = $1'],
   ['makes it due again', "update onceward.processed_events set state = 'w' where event_id = $1"],
-  // The guard reads the name of the history with the first copy, and remembers what it does from then on.
+  // The guard believes what it remembers from the second copy on.
   ['deletes the row, without Redis', 'delete from onceward.processed_events where event_id = $1'],
   ['empties the table, without Redis', 'truncate onceward.processed_events'],
 ])('an event runs again when an operator %s, and calls nothing', async (what, text) => {

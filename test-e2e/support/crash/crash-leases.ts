@@ -8,7 +8,10 @@ import type { Crashes } from './crash.ts'
 const PATIENT_MS = 10_000
 const RECONNECT_MS = 50
 
-/** Leases in Redis with a crash point in `complete`, or none. */
+/**
+ * Leases in Redis, or none. A worker that is to die at a point claims every event, so that the point is reached and the lease
+ * is found there. The others claim by need.
+ */
 export function leasesOf(
   { redisPort, redisBudgetMs = PATIENT_MS }: Pick<WorkerConfig, 'redisPort' | 'redisBudgetMs'>,
   crash: Crashes,
@@ -18,6 +21,7 @@ export function leasesOf(
   // ioredis reconnects by itself, and prints every error if there is no listener.
   client.on('error', () => undefined)
   const leases = redisLeases(client, { budgetMs: redisBudgetMs })
+  if (crash.armed.length === 0) return leases
   return {
     ...leases,
     open: async (registration) => {

@@ -49,7 +49,8 @@ export interface DoneMemoryParts {
 /**
  * Events that this process has seen done: the last ten thousand or so, each with its whole id. A copy of one is answered
  * without the inbox, for a minute, and only while the history of the inbox is known to be the one that has the commit.
- * The name of the history is first read when a copy comes, so a consumer without copies pays nothing for it.
+ * The name of the history is read once after the first event, and again only when copies come: a consumer without copies
+ * pays nothing for it.
  *
  * Each id has two places, and the older of their events makes room for the next. A map would keep them all, but each event
  * would pay for the growth of the map and for its misses of the processor's cache.
@@ -89,7 +90,7 @@ export class DoneMemory {
     if (known === undefined) return undefined
     const nowMs = this.#parts.runtime.monotonic()
     const ageMs = nowMs - this.#readAtMs
-    if (ageMs >= REREAD_MS) void this.#read(nowMs)
+    if (ageMs >= REREAD_MS) void this.#read(nowMs, nowMs)
     if (known.history === undefined || known.history !== this.#name || ageMs > STALE_MS) {
       return undefined
     }
@@ -99,6 +100,8 @@ export class DoneMemory {
   }
 
   add({ fingerprint, id }: IdentifiedEvent, seen: SeenDone): void {
+    // Later events are remembered under this name. For an answer it is read again.
+    if (this.#name === undefined) void this.#read(this.#parts.runtime.monotonic())
     const place = placeOf(id, this.#pairs)
     const newer = this.#newer[place]
     if (newer?.id === id) this.#characters -= newer.text?.length ?? 0
@@ -137,7 +140,7 @@ export class DoneMemory {
   }
 
   /** Never rejects. */
-  async #read(nowMs: number): Promise<void> {
+  async #read(nowMs: number, readAtMs: number = Number.NEGATIVE_INFINITY): Promise<void> {
     if (this.#isReading || nowMs - this.#triedAtMs < RETRY_MS) return
     this.#isReading = true
     this.#triedAtMs = nowMs
@@ -145,7 +148,7 @@ export class DoneMemory {
       const name = await this.#parts.identity()
       if (name === '') return
       this.#name = name
-      this.#readAtMs = nowMs
+      this.#readAtMs = readAtMs
       this.#triedAtMs = Number.NEGATIVE_INFINITY
     } catch {
       // Copies are looked up in the inbox.

@@ -40,7 +40,7 @@ async function setUp(handler: Handler<unknown, undefined> = () => undefined, mor
   const { inbox, seen } = countedInbox()
   const options = { consumer: 'billing', inbox, logger: quiet, ...more }
   const guard = createGuard(options as InboxGuardOptions<unknown, undefined>, handler)
-  // With the first copy the name of the history gets known.
+  // With the first copy the name of the history is read again, and believed from then on.
   await guard.process(order('warm'))
   await guard.process(order('warm'))
   seen.asked = 0
