@@ -6,15 +6,18 @@ import {
   isDeadLetterHeader,
   type Publish,
 } from '@onceward/core/ports'
-import type { IHeaders, Message, Producer } from 'kafkajs'
-import { kafkaMessage } from './delivery.ts'
+import {
+  type KafkaProducer,
+  type SentHeader,
+  type SentRecord,
+  senderThrough,
+} from './clients/producers.ts'
+import { type KafkaRecord, kafkaMessage } from './delivery.ts'
 import { classifyError } from './errors.ts'
 import type { Settings } from './options.ts'
 
 /** JSON list of the headers whose value is null in the original, `name` or `name[index]`. */
 const NULL_HEADERS = 'x-onceward-null-headers'
-/** Every in-sync replica must have the dead letter before the offset passes the original. */
-const ALL_REPLICAS = -1
 
 /** One publisher for each `deadLetter` option: the guard distinguishes the places by their publishers. */
 const PUBLISHERS = new WeakMap<object, Publish>()
@@ -70,12 +73,11 @@ export class TopicPublishers {
 }
 
 /** Publishes dead letters to a topic; resolves once every in-sync replica has the record. */
-export function createPublisher(producer: Pick<Producer, 'send'>, topic: string): Publish {
+export function createPublisher(producer: KafkaProducer, topic: string): Publish {
+  const sender = senderThrough(producer)
   return async (letter) => {
-    const send = async (reasons: 'reasons' | 'bare'): Promise<void> => {
-      const messages = [deadLetterMessage(letter, reasons)]
-      refuseUnsent(topic, await producer.send({ topic, acks: ALL_REPLICAS, messages }))
-    }
+    const send = (reasons: 'reasons' | 'bare'): Promise<void> =>
+      sender.send(topic, [deadLetterMessage(letter, reasons)])
     try {
       await send('reasons')
     } catch (error) {
@@ -87,25 +89,13 @@ export function createPublisher(producer: Pick<Producer, 'send'>, topic: string)
 }
 
 /**
- * kafkajs drops a record whose partition the topic does not have, and answers as if it were stored: a list without an
- * entry. Only a partitioner can name such a partition.
- */
-export function refuseUnsent(topic: string, answer: unknown): void {
-  if (!Array.isArray(answer) || answer.length > 0) return
-  throw new Error(
-    `kafkajs sent nothing to '${topic}': the partitioner of its producer named a partition that the topic does not ` +
-      'have. Let `createPartitioner` answer the number of a partition, for records without a key too.',
-  )
-}
-
-/**
  * The original record with the headers that say why it is dead. It has its own time: with the original's, the retention
  * of the dead-letter topic might delete it at once.
  */
 export function deadLetterMessage(
   letter: DeadLetter,
   says: 'reasons' | 'bare' = 'reasons',
-): Message {
+): SentRecord {
   const nulls: string[] = []
   const original = originalMessage(letter.delivery, nulls)
   const reasons = says === 'bare' ? {} : deadLetterHeaders(letter)
@@ -119,14 +109,12 @@ export function deadLetterMessage(
   }
 }
 
-type OriginalMessage = Pick<Message, 'key' | 'value'> & { readonly headers: IHeaders }
-
 /**
  * The key, the value and the headers that the producer gave a record.
  *
  * @param nulls - Gets the names of headers without a value, which kafkajs can read but not send: they are sent empty.
  */
-export function originalMessage(delivery: Delivery, nulls: string[] = []): OriginalMessage {
+export function originalMessage(delivery: Delivery, nulls: string[] = []): SentRecord {
   const live = kafkaMessage(delivery)?.message
   return {
     key: live === undefined ? (delivery.orderingKey ?? null) : live.key,
@@ -140,8 +128,11 @@ const storedValue = (body: Uint8Array): Buffer | null =>
   body.byteLength === 0 ? null : Buffer.from(body)
 
 /** The original's headers without those of an earlier dead letter. */
-function ownHeaders(headers: IHeaders, nulls: string[]): readonly (readonly [string, Value])[] {
-  return Object.entries(headers).flatMap(([name, value]): (readonly [string, Value])[] => {
+function ownHeaders(
+  headers: NonNullable<KafkaRecord['message']['headers']>,
+  nulls: string[],
+): readonly (readonly [string, SentHeader])[] {
+  return Object.entries(headers).flatMap(([name, value]): (readonly [string, SentHeader])[] => {
     const isOurs = isDeadLetterHeader(name) || name.toLowerCase() === NULL_HEADERS
     if (value === undefined || isOurs) return []
     const empty = (one: string | Buffer | null, position: string): string | Buffer => {
@@ -155,5 +146,3 @@ function ownHeaders(headers: IHeaders, nulls: string[]): readonly (readonly [str
     return [[name, sent]]
   })
 }
-
-type Value = string | Buffer | (string | Buffer)[]

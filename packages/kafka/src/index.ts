@@ -6,12 +6,13 @@ export type {
   WrappedConsumption,
 } from '@onceward/core'
 export type { KafkaClient, KafkaConsumer } from './client.ts'
-export {
-  type KafkaDestinationOptions,
-  type KafkaProducer,
-  kafkaDestination,
-} from './clients/destination.ts'
+export { type KafkaDestinationOptions, kafkaDestination } from './clients/destination.ts'
 export type { KafkaClientHandle } from './clients/handle.ts'
+export type {
+  KafkajsProducer,
+  KafkaProducer,
+  PlatformaticProducer,
+} from './clients/producers.ts'
 export { consumeKafka } from './consume.ts'
 export { fromKafkaMessage, type KafkaRecord, kafkaMessage } from './delivery.ts'
 export {

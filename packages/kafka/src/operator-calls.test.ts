@@ -18,7 +18,7 @@ let connecting: () => Promise<unknown>
 let calls: (readonly [name: string, given?: unknown])[]
 beforeEach(() => {
   cluster = clusterOf({ orders: { replicas: [1, 1] } })
-  answer = async () => []
+  answer = async () => [{}]
   connecting = async () => undefined
   calls = []
 })

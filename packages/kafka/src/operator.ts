@@ -11,6 +11,7 @@ import {
 import { systemRuntime } from '@onceward/core/ports'
 import { Kafka, type KafkaConfig, logLevel, type Producer, type SASLOptions } from 'kafkajs'
 import { kafkajsClient } from './clients/kafkajs/index.ts'
+import { senderThrough } from './clients/producers.ts'
 import { originalMessage } from './dead-letter.ts'
 import { kafkaMessage } from './delivery.ts'
 import { examine, missingTopic } from './doctor.ts'
@@ -75,8 +76,6 @@ function unescaped(text = ''): string {
   }
 }
 
-/** Every in-sync replica must have the record before its dead letter is deleted. */
-const ALL_REPLICAS = -1
 /** After these the record is not in the topic. */
 const rethrow = refusalOf(classifyError, ['too-large', 'topic-missing', 'denied'])
 
@@ -113,7 +112,7 @@ class Sender {
     const isThere = partition !== undefined && partition < (this.#partitions.get(topic) ?? 0)
     const message = { ...originalMessage(delivery), ...(isThere ? { partition } : {}) }
     const producer = await this.#connected()
-    await producer.send({ topic, acks: ALL_REPLICAS, messages: [message] }).catch(rethrow)
+    await senderThrough(producer).send(topic, [message]).catch(rethrow)
   }
 
   async #connected(): Promise<Producer> {

@@ -17,18 +17,18 @@ import {
   typeProblems,
   withoutUndefined,
 } from '@onceward/core/adapter'
-import type { ConsumerConfig, Producer } from 'kafkajs'
+import type { ConsumerConfig } from 'kafkajs'
 import { matches } from './clients/matches.ts'
+import type { KafkaProducer } from './clients/producers.ts'
 
 export interface KafkaOptions {
   /**
    * Where dead messages go, with acks from all replicas, their own key and headers and those that give the reason, before
-   * the offset passes the original. The producer stays yours: connect it before, disconnect it after the drain.
+   * the offset passes the original. The producer, of kafkajs or `@platformatic/kafka`, stays yours: connect it before,
+   * disconnect it after the drain.
    * `consumeKafka` needs the topic in the cluster that it consumes. Left out: `failed_events`. Required without an inbox.
    */
-  readonly deadLetter?:
-    | { readonly producer: Pick<Producer, 'send'>; readonly topic: string }
-    | undefined
+  readonly deadLetter?: { readonly producer: KafkaProducer; readonly topic: string } | undefined
   /**
    * Partitions with slow handlers that kafkajs does not wait for, 1–1 000. At this number it fetches nothing until one
    * of them has progressed. Partitions that only wait for a deferred record do not count. How many handlers run at once
@@ -239,9 +239,9 @@ function deadLetterProblems({ deadLetter }: KafkaOptions, guard: GuardSettings):
     ...(isName(topic)
       ? []
       : [`Expected \`deadLetter.topic\` to be the name of a topic, got ${quoted(topic)}.`]),
-    ...(typeof (producer as Producer | undefined)?.send === 'function'
+    ...(typeof (producer as KafkaProducer | undefined)?.send === 'function'
       ? []
-      : ['Expected `deadLetter.producer` to be a producer of kafkajs.']),
+      : ['Expected `deadLetter.producer` to be a producer of kafkajs or @platformatic/kafka.']),
   ]
 }
 

@@ -3,6 +3,7 @@ import { until } from '@onceward/testing'
 import { type Admin, Kafka, logLevel, type Producer } from 'kafkajs'
 import type { Order, Source } from '../../support/workers/protocol.ts'
 import type { OperatorAddress, QueueUnderTest } from '../queue-under-test.ts'
+import { type ClientName, drawnClient } from './clients.ts'
 
 /** Partitions of the topic. */
 export const PARTITIONS = 4
@@ -18,6 +19,8 @@ export interface KafkaSource extends Source {
   readonly deadTopic: string
   /** A member that is silent for so long is removed from its group, ms. */
   readonly sessionMs: number
+  /** Of the workers. */
+  readonly client: ClientName
 }
 
 /** A topic with its dead-letter topic. The workers' group has the topic's name. */
@@ -59,7 +62,8 @@ export async function createTopic(
   }
   await create(deadTopic, 1)
   await create(name, PARTITIONS)
-  const source = { kind: 'kafka', connection, topic: name, groupId, deadTopic, sessionMs } as const
+  const of = { topic: name, groupId, deadTopic, sessionMs }
+  const source = { kind: 'kafka', connection, client: drawnClient(), ...of } as const
   const offsets = (): ReturnType<Topic['offsets']> => offsetsOf(admin, source)
   return {
     source,

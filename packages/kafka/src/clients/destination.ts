@@ -1,26 +1,21 @@
 import type { Confirmation, Destination, OutgoingMessage } from '@onceward/core'
 import { outgoingHeaders, refuseUnfitClient, refuseUnknownNames } from '@onceward/core/adapter'
-import type { Message, Producer } from 'kafkajs'
-import { refuseUnsent } from '../dead-letter.ts'
 import { classifyError } from '../errors.ts'
+import { type KafkaProducer, type SentRecord, senderThrough } from './producers.ts'
 
 /** Options of {@link kafkaDestination}. */
 export interface KafkaDestinationOptions {
   readonly topic: string
 }
 
-/** What {@link kafkaDestination} calls of a producer. */
-export type KafkaProducer = Pick<Producer, 'send'>
-
-/** Every in-sync replica must have a record before the outbox forgets its message. */
-const ALL_REPLICAS = -1
 const BATCH = 500
 
 /**
  * A topic as a destination of the outbox's relay. The key of a message is the key of its record, so messages of one key
  * keep their order in one partition. Records are confirmed by all in-sync replicas.
  *
- * @param producer - A connected producer of kafkajs; `idempotent: true` keeps its own retries from making copies.
+ * @param producer - A connected producer of kafkajs, or one of `@platformatic/kafka` without serializers; `idempotent: true` keeps its
+ * own retries from making copies.
  * @throws {@link ConfigurationError}
  *
  * @example
@@ -41,18 +36,17 @@ export function kafkaDestination(
   options: KafkaDestinationOptions,
 ): Destination {
   const place = 'kafkaDestination'
-  const advice = 'Give `kafka.producer()`, connected.'
+  const advice = 'Give `kafka.producer()`, connected, or a Producer without serializers.'
   refuseUnfitClient(place, producer, {
-    expected: 'a producer of kafkajs',
+    expected: 'a producer of kafkajs or @platformatic/kafka',
     methods: ['send'],
     advice,
   })
   refuseUnknownNames(place, options, { topic: true })
   const { topic } = options
-  const send = async (messages: readonly OutgoingMessage[]): Promise<void> => {
-    const records = messages.map(toRecord)
-    refuseUnsent(topic, await producer.send({ topic, acks: ALL_REPLICAS, messages: records }))
-  }
+  const sender = senderThrough(producer)
+  const send = (messages: readonly OutgoingMessage[]): Promise<void> =>
+    sender.send(topic, messages.map(toRecord))
   const publish = async (
     messages: readonly OutgoingMessage[],
   ): Promise<readonly Confirmation[]> => {
@@ -86,7 +80,7 @@ export function kafkaDestination(
   return { batch: BATCH, keepsOrder: true, publish }
 }
 
-function toRecord(message: OutgoingMessage): Message {
+function toRecord(message: OutgoingMessage): SentRecord {
   const { key, payload } = message
   return {
     key: key ?? null,

@@ -19,8 +19,6 @@ export interface KafkaClientPort {
   ) => Promise<Answer>
   /** The consumers of one consumption, one after the other. */
   readonly createSource: (options: SourceOptions) => RecordSource
-  /** A producer with the settings of this client, for dead letters whose `producer` was left out. */
-  readonly createSender?: (() => RecordSender) | undefined
 }
 
 export interface AskOptions {
@@ -50,23 +48,6 @@ export interface Unseen {
 }
 
 export type TopicConfigs = ReadonlyMap<string, ReadonlyMap<string, string>>
-
-/** A record to be sent. A header that is repeated has a list. */
-export interface SentRecord {
-  readonly key: Buffer | string | null
-  readonly value: Buffer | string | null
-  readonly headers: Readonly<Record<string, SentHeader>>
-  readonly partition?: number | undefined
-}
-
-export type SentHeader = Buffer | string | (Buffer | string)[]
-
-/** Sends records with acks of all in-sync replicas. */
-export interface RecordSender {
-  /** Resolves when all of them are stored. */
-  send(topic: string, records: readonly SentRecord[]): Promise<void>
-  close(): Promise<void>
-}
 
 export interface SourceOptions {
   readonly port: GuardPort

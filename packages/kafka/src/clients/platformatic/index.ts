@@ -1,13 +1,12 @@
 import { ConfigurationError } from '@onceward/core'
 import { endsWithin, withTimeout } from '@onceward/core/adapter'
-import { Admin, Producer } from '@platformatic/kafka'
+import { Admin } from '@platformatic/kafka'
 import type { ConsumerSettings } from '../../options.ts'
 import { handleOf, type KafkaClientHandle } from '../handle.ts'
 import type { KafkaClientPort } from '../port.ts'
 import { PulledSource } from '../pulled/pulled-source.ts'
 import { PlatformaticConsumer } from './consumer.ts'
 import type { PlatformaticOptions } from './options.ts'
-import { senderOf } from './sender.ts'
 import { viewOf } from './view.ts'
 
 export type { KafkaClientHandle } from '../handle.ts'
@@ -69,5 +68,4 @@ const portOf = (client: PlatformaticOptions): KafkaClientPort => ({
       ...options,
       create: (source, events) => new PlatformaticConsumer(client, source, events),
     }),
-  createSender: () => senderOf(new Producer(client)),
 })

@@ -31,7 +31,7 @@ export class PulledBatches implements RecordBatches {
   readonly #owned = new Map<string, PulledBatch>()
   /** Batches that lost their partition while handlers run. */
   readonly #ending = new Set<PulledBatch>()
-  readonly #suspicion = new Suspicion(2 * COMMIT_MS)
+  readonly #suspicion = new Suspicion(4 * COMMIT_MS)
   readonly #idle = Promise.withResolvers<void>()
   #consumer: PulledConsumer | undefined
   #isHeld = false

@@ -1,0 +1,90 @@
+import type { KafkaConnection } from '@onceward/testing/servers'
+import { Kafka, type KafkaConfig, logLevel } from 'kafkajs'
+import type { KafkaClient } from '../../../packages/kafka/src/client.ts'
+import {
+  handleOf,
+  type KafkaClientHandle,
+  portOfHandle,
+} from '../../../packages/kafka/src/clients/handle.ts'
+import type { PulledSource } from '../../../packages/kafka/src/clients/pulled/pulled-source.ts'
+
+/** The clients that `consumeKafka` takes, as `--client` and the tests name them. */
+export const CLIENT_NAMES = ['kafkajs', 'platformatic', 'platformatic-848'] as const
+
+export type ClientName = (typeof CLIENT_NAMES)[number]
+
+export type AnyClient = KafkaClient | KafkaClientHandle
+
+export const isClientName = (name: string): name is ClientName =>
+  CLIENT_NAMES.some((each) => each === name)
+
+/** `ONCEWARD_KAFKA_CLIENT`, or the one that the seed of the commit draws, with the protocol that all of them have. */
+export function drawnClient(): ClientName {
+  const given = process.env['ONCEWARD_KAFKA_CLIENT']
+  if (given !== undefined && isClientName(given)) return given
+  const seed = Number(process.env['ONCEWARD_COMMIT_SEED'] ?? 0)
+  return seed % 2 === 0 ? 'kafkajs' : 'platformatic'
+}
+
+export interface ClientOptions {
+  readonly clientId: string
+  readonly kafkajs?: Partial<KafkaConfig> | undefined
+  /** Called with the values of the records that the client gives the adapter, which has no hook for tests. */
+  readonly onRecords: (values: readonly (Buffer | null)[]) => void
+}
+
+/** A client whose fetches are watched. */
+export async function openClient(
+  name: ClientName,
+  { brokers, ...connection }: KafkaConnection,
+  { clientId, kafkajs, onRecords }: ClientOptions,
+): Promise<AnyClient> {
+  if (name === 'kafkajs') {
+    const quiet = { ...connection, brokers: [...brokers], clientId, logLevel: logLevel.NOTHING }
+    return watchedKafkajs(new Kafka({ ...quiet, ...kafkajs }), onRecords)
+  }
+  const { platformatic } = await import('@onceward/kafka/platformatic')
+  const groupProtocol = name === 'platformatic' ? 'classic' : 'consumer'
+  const client = platformatic({ clientId, bootstrapBrokers: [...brokers], groupProtocol })
+  return watchedPulled(client, onRecords)
+}
+
+function watchedKafkajs(client: Kafka, onRecords: ClientOptions['onRecords']): Kafka {
+  const consumerOf = client.consumer.bind(client)
+  client.consumer = (config) => {
+    const consumer = consumerOf(config)
+    const run = consumer.run.bind(consumer)
+    consumer.run = ({ eachBatch, ...rest } = {}) =>
+      run({
+        ...rest,
+        eachBatch: async (payload) => {
+          onRecords(payload.batch.messages.map(({ value }) => value))
+          await eachBatch?.(payload)
+        },
+      })
+    return consumer
+  }
+  return client
+}
+
+/** Any client that is asked for records. */
+export function watchedPulled(
+  client: KafkaClientHandle,
+  onRecords: ClientOptions['onRecords'],
+): KafkaClientHandle {
+  const port = portOfHandle(client)
+  if (port === undefined) throw new Error('no client of onceward')
+  return handleOf({
+    ...port,
+    createSource: (options) => {
+      const source = port.createSource(options)
+      const { batches } = source as PulledSource
+      const give = batches.give.bind(batches)
+      batches.give = (fetched) => {
+        for (const { records } of fetched) onRecords(records.map(({ message }) => message.value))
+        give(fetched)
+      }
+      return source
+    },
+  })
+}
