@@ -11,7 +11,8 @@ import {
 } from '@onceward/core/adapter'
 import type { KafkaClient } from './client.ts'
 import { type KafkaClientHandle, portOfHandle } from './clients/handle.ts'
-import type { KafkaClientPort, RecordSource } from './clients/port.ts'
+import type { KafkaClientPort, OwnSender, RecordSource } from './clients/port.ts'
+import { producerOf } from './clients/producers.ts'
 import { TopicPublishers } from './dead-letter.ts'
 import { Dispatcher } from './dispatch.ts'
 import { examine } from './doctor.ts'
@@ -61,7 +62,8 @@ export async function consumeKafka(
 ): Promise<Consumption> {
   const port = portOf(guard)
   checkConsumeNames(options)
-  const settings = resolveConsumerSettings(options, port.settings)
+  const { given, sender } = withSender(options, portOfHandle(kafka))
+  const settings = resolveConsumerSettings(given, port.settings)
   const client = await clientOf(kafka)
   client.check(settings)
   return startConsumption({
@@ -71,8 +73,22 @@ export async function consumeKafka(
     signal: options.signal,
     queue: settings.topics.map(String).join(', '),
     describe: (error) => classifyError(error).text,
-    createLoop: (signals) => createLoop({ port, client, settings, signals }),
+    createLoop: (signals) => createLoop({ port, client, settings, sender, signals }),
   })
+}
+
+/** Dead letters without a producer are sent by one of the client itself. */
+function withSender(
+  options: ConsumeKafkaOptions,
+  client: KafkaClientPort | undefined,
+): { readonly given: ConsumeKafkaOptions; readonly sender?: OwnSender } {
+  const { deadLetter } = options
+  if (!deadLetter || deadLetter.producer !== undefined || client?.createSender === undefined) {
+    return { given: options }
+  }
+  const sender = client.createSender()
+  const producer = producerOf(sender)
+  return { sender, given: { ...options, deadLetter: { ...deadLetter, producer } } }
 }
 
 /** kafkajs is loaded only if it is used. */
@@ -87,11 +103,12 @@ async function clientOf(kafka: KafkaClient | KafkaClientHandle): Promise<KafkaCl
 interface Parts {
   readonly port: GuardPort
   readonly client: KafkaClientPort
+  readonly sender: OwnSender | undefined
   readonly settings: ConsumerSettings
   readonly signals: LoopSignals
 }
 
-function createLoop({ port, client, settings, signals }: Parts): ConsumerLoop {
+function createLoop({ port, client, settings, sender, signals }: Parts): ConsumerLoop {
   const source: RecordSource = client.createSource({
     port,
     settings,
@@ -128,6 +145,7 @@ function createLoop({ port, client, settings, signals }: Parts): ConsumerLoop {
       dispatcher.close()
       publishers.close()
       await receiver.finish()
+      await sender?.close().catch(() => undefined)
     },
   }
 }

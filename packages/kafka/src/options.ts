@@ -25,10 +25,12 @@ export interface KafkaOptions {
   /**
    * Where dead messages go, with acks from all replicas, their own key and headers and those that give the reason, before
    * the offset passes the original. The producer, of kafkajs or `@platformatic/kafka`, stays yours: connect it before,
-   * disconnect it after the drain.
+   * disconnect it after the drain. With `platformatic(…)` and `confluent(…)` it may be left out: they make their own.
    * `consumeKafka` needs the topic in the cluster that it consumes. Left out: `failed_events`. Required without an inbox.
    */
-  readonly deadLetter?: { readonly producer: KafkaProducer; readonly topic: string } | undefined
+  readonly deadLetter?:
+    | { readonly producer?: KafkaProducer | undefined; readonly topic: string }
+    | undefined
   /**
    * Partitions with slow handlers that kafkajs does not wait for, 1–1 000. At this number it fetches nothing until one
    * of them has progressed. Partitions that only wait for a deferred record do not count. How many handlers run at once
@@ -88,7 +90,7 @@ const GRACE_MS = 5_000
 
 /** Options after defaults and checks. */
 export interface Settings extends RunSettings {
-  readonly deadLetter: KafkaOptions['deadLetter']
+  readonly deadLetter: { readonly producer: KafkaProducer; readonly topic: string } | undefined
   readonly partitionsConsumedConcurrently: number
   /** How long a rebalance waits for running handlers. */
   readonly graceMs: number
@@ -165,7 +167,8 @@ function settingsOf(options: ConsumeOptions & WrapKafkaOptions, guard: GuardSett
   const { deadLetter, partitionsConsumedConcurrently } = options
   return {
     ...resolveRunOptions(options, guard),
-    deadLetter,
+    // Without a producer it is a problem that was reported.
+    deadLetter: deadLetter as Settings['deadLetter'],
     graceMs: GRACE_MS,
     partitionsConsumedConcurrently:
       partitionsConsumedConcurrently ?? DEFAULTS.partitionsConsumedConcurrently,

@@ -3,6 +3,7 @@ import type { Runtime } from '@onceward/core/ports'
 import type { KafkaRecord } from '../delivery.ts'
 import type { OpenBatch, Partition } from '../offsets.ts'
 import type { ConsumerSettings } from '../options.ts'
+import type { RecordSender } from './producers.ts'
 
 // What the adapter needs of a client library. The rest of it knows none.
 
@@ -19,12 +20,19 @@ export interface KafkaClientPort {
   ) => Promise<Answer>
   /** The consumers of one consumption, one after the other. */
   readonly createSource: (options: SourceOptions) => RecordSource
+  /** A producer with the settings of this client, for dead letters whose `producer` was left out. */
+  readonly createSender?: (() => OwnSender) | undefined
 }
 
 export interface AskOptions {
   readonly runtime: Runtime
   /** For a client that needs one for each connection. No group is joined. */
   readonly groupId: string
+}
+
+/** A sender that connects by itself. */
+export interface OwnSender extends RecordSender {
+  close(): Promise<void>
 }
 
 /** What checks and the command line ask of a cluster. Each call rejects with an error that `classifyError` knows. */

@@ -42,6 +42,14 @@ export type KafkaProducer = KafkajsProducer | PlatformaticProducer
 /** Every in-sync replica must have a record before it counts as sent. */
 const ALL_REPLICAS = -1
 
+/** A sender of our own in the place of a producer of the user. */
+export const producerOf = (sender: RecordSender): KafkajsProducer => ({
+  send: async ({ messages, topic }) => {
+    await sender.send(topic, messages as readonly SentRecord[])
+    return undefined as never
+  },
+})
+
 /** Sends with a producer of the user, whichever client it is of. */
 export function senderThrough(producer: KafkaProducer): RecordSender {
   return isPlatformatic(producer) ? throughPlatformatic(producer) : throughKafkajs(producer)

@@ -1,4 +1,5 @@
-import type { RecordSender, SentHeader, SentRecord } from '../port.ts'
+import type { OwnSender } from '../port.ts'
+import type { SentHeader, SentRecord } from '../producers.ts'
 import { CALL_MS } from './cluster.ts'
 import { type ConfluentConfig, clientConfig } from './config.ts'
 import { confluentError } from './errors.ts'
@@ -8,7 +9,7 @@ import { answerOf, loadRdkafka, type RdProducer } from './rdkafka.ts'
 const SEND_MS = 20_000
 
 /** A producer that connects at its first record, and again after an error of the connection. */
-export class ConfluentSender implements RecordSender {
+export class ConfluentSender implements OwnSender {
   readonly #config: ConfluentConfig
   #connecting: Promise<RdProducer> | undefined
 

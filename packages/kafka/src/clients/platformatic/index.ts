@@ -1,9 +1,10 @@
 import { ConfigurationError } from '@onceward/core'
 import { endsWithin, withTimeout } from '@onceward/core/adapter'
-import { Admin } from '@platformatic/kafka'
+import { Admin, Producer } from '@platformatic/kafka'
 import type { ConsumerSettings } from '../../options.ts'
 import { handleOf, type KafkaClientHandle } from '../handle.ts'
 import type { KafkaClientPort } from '../port.ts'
+import { senderThrough } from '../producers.ts'
 import { PulledSource } from '../pulled/pulled-source.ts'
 import { PlatformaticConsumer } from './consumer.ts'
 import type { PlatformaticOptions } from './options.ts'
@@ -68,4 +69,8 @@ const portOf = (client: PlatformaticOptions): KafkaClientPort => ({
       ...options,
       create: (source, events) => new PlatformaticConsumer(client, source, events),
     }),
+  createSender: () => {
+    const producer = new Producer(client)
+    return { ...senderThrough(producer), close: () => producer.close() }
+  },
 })
