@@ -4,6 +4,7 @@ import {
   DELIVERY_METRICS,
   GUARD_METRICS,
   type Metric,
+  OUTBOX_METRICS,
   TABLE_METRICS,
 } from '../packages/otel/src/names.ts'
 import { code, table } from './docs-table.ts'
@@ -14,6 +15,7 @@ const TABLES: Readonly<Record<string, Readonly<Record<string, Metric>>>> = {
   table: TABLE_METRICS,
   consumption: CONSUMPTION_METRICS,
   dedup: DEDUP_METRICS,
+  outbox: OUTBOX_METRICS,
 }
 
 /** The metrics of one of the tables of packages/otel/src/names.ts. */

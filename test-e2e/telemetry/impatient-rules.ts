@@ -18,5 +18,6 @@ function impatient(text: string): string {
     .replaceAll('offset 7d', 'offset 5s')
     .replaceAll('offset 5m', 'offset 10s')
     .replaceAll('> 1e9', '> 1e4')
+    .replaceAll('_age) > 300', '_age) > 1')
     .replaceAll('[5m]', '[10s]')
 }

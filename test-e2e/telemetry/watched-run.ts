@@ -1,8 +1,9 @@
 import { CreateQueueCommand, SendMessageCommand, SQSClient } from '@aws-sdk/client-sqs'
 import { type Consumption, createGuard, FatalError, type Guard } from '@onceward/core'
-import { meterConsumptions, meterObserver } from '@onceward/otel'
+import { meterConsumptions, meterObserver, meterOutbox } from '@onceward/otel'
 import { type HealthServer, healthServer } from '@onceward/otel/health'
 import { migrate } from '@onceward/postgres'
+import { startRelay } from '@onceward/postgres/outbox'
 import { pgInbox } from '@onceward/postgres/pg'
 import { redisLeases } from '@onceward/redis'
 import { consumeSqs, type SqsOptions } from '@onceward/sqs'
@@ -74,6 +75,9 @@ export async function watchedRun(): Promise<WatchedRun> {
   }
   for (const consumption of Object.values(consumptions)) starting.defer(() => consumption.drain())
   starting.defer(meterConsumptions(consumptions, { meterProvider }))
+  const mails = { batch: 1, publish: async () => [undefined] }
+  const relay = starting.use(await startRelay({ pool, destinations: { mails }, logger: silent }))
+  starting.defer(meterOutbox({ outbox: relay }, { meterProvider }))
   const metrics = exporter.getMetricsRequestHandler.bind(exporter)
   const health = starting.use(
     await healthServer({ consumptions, metrics, port: 0, host: '127.0.0.1' }),

@@ -7,4 +7,5 @@ export {
   METRICS,
   type Metric,
 } from './names.ts'
+export { type MeteredOutbox, meterOutbox } from './outbox.ts'
 export { type TracedOptions, traced } from './traced.ts'

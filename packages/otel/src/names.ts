@@ -38,6 +38,7 @@ export const OWN = {
   table: 'onceward.table',
   consumption: 'onceward.consumption',
   dedup: 'onceward.dedup',
+  destination: 'onceward.outbox.destination',
   /** On spans only. */
   eventId: 'onceward.event.id',
   attempt: 'onceward.attempt',
@@ -326,6 +327,39 @@ export const DEDUP_METRICS: Table<'probes' | 'hits' | 'bound'> = {
   },
 }
 
+/** What `meterOutbox()` reads of `figures()`. */
+export const OUTBOX_METRICS: Table<'messages' | 'age' | 'published' | 'failed'> = {
+  messages: {
+    name: 'onceward.outbox.messages',
+    kind: 'gauge',
+    unit: '{message}',
+    meaning:
+      'Messages in the outbox: `waiting` for a relay or behind one of their key, `delayed`, `refused` and tried again, `dead`. All relays of a database show the same.',
+    attributes: [OWN.consumption, OWN.destination, OWN.state],
+  },
+  age: {
+    name: 'onceward.outbox.age',
+    kind: 'gauge',
+    unit: 's',
+    meaning: 'How long the oldest message that is neither dead nor delayed has waited; 0: none.',
+    attributes: [OWN.consumption, OWN.destination],
+  },
+  published: {
+    name: 'onceward.outbox.published',
+    kind: 'observable-counter',
+    unit: '{message}',
+    meaning: 'Messages that this relay has published: the broker has confirmed them.',
+    attributes: [OWN.consumption, OWN.destination],
+  },
+  failed: {
+    name: 'onceward.outbox.failed',
+    kind: 'observable-counter',
+    unit: '{call}',
+    meaning: 'Calls in which the destination has refused a message.',
+    attributes: [OWN.consumption, OWN.destination],
+  },
+}
+
 /** Every metric, as docs/telemetry.md lists them. */
 export const METRICS: readonly Metric[] = [
   ...Object.values(DELIVERY_METRICS),
@@ -333,4 +367,5 @@ export const METRICS: readonly Metric[] = [
   ...Object.values(TABLE_METRICS),
   ...Object.values(CONSUMPTION_METRICS),
   ...Object.values(DEDUP_METRICS),
+  ...Object.values(OUTBOX_METRICS),
 ]

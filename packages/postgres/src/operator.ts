@@ -9,6 +9,7 @@ export { deadLetterChanges, GROUP_SIZE } from './operators/dead-letter-changes.t
 export { deadMessageChanges } from './operators/dead-messages.ts'
 export { type MigrationSql, migrationSql } from './operators/migrate.ts'
 export { type SweepReport, sweep } from './operators/sweep.ts'
+export { outboxStatus } from './statements/outbox-status.ts'
 export { changedTables, OWN_TABLES } from './statements/own-tables.ts'
 export { identityQuery } from './statements/registration.ts'
 export { quotedSchema } from './statements/schema-name.ts'

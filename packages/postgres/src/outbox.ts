@@ -6,5 +6,5 @@ export type {
   OutgoingMessage,
 } from '@onceward/core'
 export type { RelayOptions } from './outbox/options.ts'
-export { startRelay } from './outbox/relay.ts'
+export { type OutboxFigures, type Relay, startRelay } from './outbox/relay.ts'
 export { type SendOptions, sendWith } from './outbox/send-with.ts'

@@ -1,3 +1,4 @@
+import { outboxStatus } from '@onceward/postgres/operator'
 import { type Database, ms, type Query } from './database.ts'
 
 /** The messages of the outbox to one destination. */
@@ -31,25 +32,9 @@ export async function readOutbox(
   { quoted }: Pick<Database, 'quoted'>,
 ): Promise<readonly OutboxStatus[] | null> {
   if (!(await mayReadOutbox(query, { quoted }))) return null
-  return query<OutboxStatus>(statusSql(`${quoted}.outbox_messages`))
+  const found = await query<OutboxStatus & { readonly nowMs: number }>(outboxStatus(quoted))
+  return found.map(({ nowMs: _, ...status }) => status)
 }
-
-/** Each part is read by one of the partial indexes: a million payloads are not. */
-const statusSql = (table: string): string => `
-select destination, coalesce(sum(n) filter (where state in ('q', 'h') or state = 'd' and is_due), 0) as waiting,
-  coalesce(sum(n) filter (where state = 'd' and not is_due), 0) as delayed,
-  coalesce(sum(n) filter (where state = 'w'), 0) as refused, coalesce(sum(n) filter (where state = 'x'), 0) as dead,
-  ${ms(`min(coalesce(due, (select m.created_at from ${table} m where m.position = first))) filter (where state <> 'x' and is_due)`)} as "oldestWaitingMs"
-from (
-  select destination, 'q' as state, true as is_due, null::timestamptz as due, count(*) as n, min(position) as first
-  from ${table} where state = 'q' group by 1
-  union all
-  select destination, state::text, true, null, count(*), min(position) from ${table} where state in ('w', 'h') group by 1, 2
-  union all
-  select destination, 'd', due_at <= now(), min(due_at), count(*), null from ${table} where state = 'd' group by 1, 3
-  union all
-  select destination, 'x', true, null, count(*), null from ${table} where state = 'x' group by 1
-) as parts group by 1 order by 1`
 
 /** A message that its destination has refused in every attempt. */
 export interface DeadMessage {

@@ -35,6 +35,7 @@ export class DestinationLoop {
   lastProgressAt: Date | undefined
   inFlight = 0
   refused = 0
+  published = 0
   readonly #parts: LoopParts
   readonly #breaker: ReturnType<typeof createBreaker>
   #isStopped = false
@@ -65,6 +66,10 @@ export class DestinationLoop {
   wake(): void {
     this.#isWoken = true
     this.#wake?.()
+  }
+
+  get name(): string {
+    return this.#parts.name
   }
 
   outage(): DependencyOutage | undefined {
@@ -147,6 +152,7 @@ export class DestinationLoop {
     if (confirmed.length > 0) {
       this.lastProgressAt = new Date(runtime.now())
       await store.remove(confirmed)
+      this.published += confirmed.length
     }
     if (failure === undefined) this.#breaker.succeeded()
     else {

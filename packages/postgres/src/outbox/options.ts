@@ -13,7 +13,7 @@ import type { PoolLike } from '../client.ts'
 export interface RelayOptions {
   /** Of the database. The relay makes a pool of its own, which needs pg. Give this or `pool`. */
   readonly connectionString?: string | undefined
-  /** A pool of pg. The relay uses one connection for each destination and one besides. */
+  /** A pool of pg. The relay uses one connection for each destination and two besides. */
   readonly pool?: PoolLike | undefined
   /** Where messages go, by the name that `outbox.send({ to })` uses. Other messages stay. */
   readonly destinations: Readonly<Record<string, Destination>>

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import type { OutgoingMessage } from '@onceward/core'
 import { inTransaction, type PoolLike } from '../client.ts'
 import { checkSchema } from '../inbox/schema-version.ts'
+import { outboxStatus } from '../statements/outbox-status.ts'
 import { BUCKETS } from '../transaction/outbox-sql.ts'
 import { type RelayStatements, relayStatements } from './relay-sql.ts'
 
@@ -11,6 +12,17 @@ export interface StoredMessage extends OutgoingMessage {
   /** Destination and key are the same for messages that keep their order. Undefined: none. */
   readonly lane: string | undefined
   readonly attempt: number
+}
+
+/** What waits for one destination. */
+export interface DestinationStatus {
+  readonly destination: string
+  readonly waiting: number
+  readonly delayed: number
+  readonly refused: number
+  readonly dead: number
+  /** How long the oldest message that is neither dead nor delayed has waited, ms. 0: there is none. */
+  readonly oldestWaitingMs: number
 }
 
 /** The tables of one relay. Every method is a short transaction. */
@@ -96,6 +108,21 @@ export class RelayStore {
     const values = [position, String(attempts), String(delayMs), error]
     const answer = await inTransaction(this.#pool, (client) => client.query(this.#sql.fail, values))
     return answer.rows[0]?.['state'] === 'x'
+  }
+
+  /** What waits, by destination, also of those that this relay does not have. */
+  async status(): Promise<readonly DestinationStatus[]> {
+    const text = outboxStatus(this.#schema)
+    const { rows } = await inTransaction(this.#pool, (client) => client.query(text))
+    return rows.map((row) => {
+      const since = row['oldestWaitingMs']
+      return {
+        ...{ destination: String(row['destination']), waiting: Number(row['waiting']) },
+        ...{ delayed: Number(row['delayed']), refused: Number(row['refused']) },
+        dead: Number(row['dead']),
+        oldestWaitingMs: since === null ? 0 : Math.max(0, Number(row['nowMs']) - Number(since)),
+      }
+    })
   }
 
   /** How many keys of the destination wait because a message was refused, and why one of them does. */

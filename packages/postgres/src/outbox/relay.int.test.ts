@@ -220,3 +220,27 @@ test.each([
     code: 'ONCEWARD_CONFIGURATION',
   })
 })
+
+test('figures tell what waits by destination, and a destination that no relay has is named once', async () => {
+  const warned: object[] = []
+  const { destination } = recording()
+  await send(
+    { to: 'a', payload: 1 },
+    { to: 'typo', payload: 2 },
+    { to: 'late', payload: 3, delayMs: 60_000 },
+  )
+  await pool.query("update onceward.outbox_messages set created_at = now() - interval '2 minutes'")
+  const logger = { ...silent, warn: (fields: object) => void warned.push(fields) }
+  const started = await relay({ a: destination }, { logger, leaseMs: 1_000 })
+  await until(() => warned.length > 0)
+  await until(async () => (await left("destination = 'a'")) === 0)
+  expect(warned).toEqual([{ destination: 'typo', waiting: 1 }])
+  const figures = await started.figures()
+  expect(figures.map(({ destination: to }) => to).toSorted()).toEqual(['a', 'late', 'typo'])
+  const of = (name: string) => figures.find(({ destination: to }) => to === name)
+  expect(of('a')).toMatchObject({ published: 1, failed: 0, dead: 0 })
+  expect(of('late')).toMatchObject({ waiting: 0, delayed: 1, oldestWaitingMs: 0 })
+  const typo = of('typo')
+  expect(typo).toMatchObject({ waiting: 1, delayed: 0, refused: 0, published: 0 })
+  expect(typo?.oldestWaitingMs).toBeGreaterThanOrEqual(120_000)
+})

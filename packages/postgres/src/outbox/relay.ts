@@ -5,12 +5,33 @@ import { quotedSchema } from '../statements/schema-name.ts'
 import { onSent } from '../transaction/outbox-wake.ts'
 import { DestinationLoop } from './destination-loop.ts'
 import { type RelayOptions, type RelaySettings, relaySettings } from './options.ts'
-import { RelayStore } from './relay-store.ts'
+import { type DestinationStatus, RelayStore } from './relay-store.ts'
 
 /** Part of a lease after which it is renewed. */
 const RENEWALS = 3
 /** After a failed renewal, ms. */
 const RETRY_MS = 500
+/** The tables are read at most so often, for figures and for messages that no destination takes, ms. */
+const LOOK_MS = 15_000
+/** Another relay may start a little later than this one, ms. */
+const UNSERVED_MS = 60_000
+
+/** The messages to one destination, for metrics. */
+export interface OutboxFigures extends DestinationStatus {
+  /** Messages that this relay has published. */
+  readonly published: number
+  /** Calls in which the destination has refused a message of this relay. */
+  readonly failed: number
+}
+
+/** A running relay. */
+export interface Relay extends Consumption {
+  /**
+   * What waits, by destination, read from the tables at most every 15 seconds: also messages to destinations that this
+   * relay does not have. Rejects while the database does not answer.
+   */
+  figures(): Promise<readonly OutboxFigures[]>
+}
 
 /**
  * Publishes the messages that handlers have sent, in any number of processes: relays share the work. A message is deleted
@@ -38,7 +59,7 @@ const RETRY_MS = 500
  * await relay.drain()
  * ```
  */
-export async function startRelay(options: RelayOptions): Promise<Consumption> {
+export async function startRelay(options: RelayOptions): Promise<Relay> {
   const settings = relaySettings(options)
   const { close, pool } = await poolOf(options, settings)
   const relay = new RunningRelay(settings, {
@@ -67,11 +88,13 @@ async function poolOf(
   if (pool !== undefined) return { pool, close: () => Promise.resolve() }
   // Only here, because other clients need no pg.
   const { default: pg } = await import('pg')
-  const max = destinations.size + 1
+  const max = destinations.size + 2
   const own = new pg.Pool({ connectionString, max, application_name: 'onceward relay' })
   own.on('error', ({ message }) => logger.debug({ message }, 'PostgreSQL ended an idle connection'))
   return { pool: own, close: () => own.end() }
 }
+
+const NOTHING = { waiting: 0, delayed: 0, refused: 0, dead: 0, oldestWaitingMs: 0 }
 
 interface RelayParts {
   readonly store: RelayStore
@@ -79,7 +102,7 @@ interface RelayParts {
   readonly close: () => Promise<void>
 }
 
-class RunningRelay implements Consumption {
+class RunningRelay implements Relay {
   readonly stopped: Promise<void>
   readonly #settings: RelaySettings
   readonly #parts: RelayParts
@@ -94,6 +117,11 @@ class RunningRelay implements Consumption {
   #stopRenewing: (() => void) | undefined
   #renewing: Promise<void> = Promise.resolve()
   #stopWaking: (() => void) | undefined
+  #status: Promise<readonly DestinationStatus[]> | undefined
+  #statusUntilMs = 0
+  readonly #unserved = new Set<string>()
+  #watchAtMs = 0
+  #watching: Promise<void> = Promise.resolve()
 
   constructor(settings: RelaySettings, parts: RelayParts) {
     this.stopped = this.#end.promise
@@ -133,6 +161,7 @@ class RunningRelay implements Consumption {
       this.#buckets = await this.#parts.store.lease(leaseMs)
       this.#leasedUntilMs = askedAtMs + leaseMs
       this.#storeError = undefined
+      this.#watching = this.#watch()
     } catch (error) {
       if (this.#storeError === undefined)
         logger.warn({ err: error }, 'the relay cannot renew its lease and tries again')
@@ -164,6 +193,48 @@ class RunningRelay implements Consumption {
     }
   }
 
+  async figures(): Promise<readonly OutboxFigures[]> {
+    const loops = new Map(this.#loops.map((loop) => [loop.name, loop]))
+    const found = new Map((await this.#look()).map((status) => [status.destination, status]))
+    const names = [...new Set([...loops.keys(), ...found.keys()])]
+    return names.map((destination) => ({
+      ...(found.get(destination) ?? { destination, ...NOTHING }),
+      published: loops.get(destination)?.published ?? 0,
+      failed: loops.get(destination)?.refused ?? 0,
+    }))
+  }
+
+  #look(): Promise<readonly DestinationStatus[]> {
+    const nowMs = this.#settings.runtime.monotonic()
+    if (this.#status !== undefined && nowMs < this.#statusUntilMs) return this.#status
+    this.#statusUntilMs = nowMs + LOOK_MS
+    const status = this.#parts.store.status()
+    this.#status = status
+    status.catch(() => {
+      if (this.#status === status) this.#status = undefined
+    })
+    return status
+  }
+
+  /** A name that was mistyped, or a destination that was forgotten: its messages would wait in silence. */
+  async #watch(): Promise<void> {
+    const { destinations, logger, runtime } = this.#settings
+    const nowMs = runtime.monotonic()
+    if (nowMs < this.#watchAtMs) return
+    this.#watchAtMs = nowMs + UNSERVED_MS
+    // What reads and publishes says that the database is down.
+    const found = await this.#look().catch(() => [])
+    for (const { destination, oldestWaitingMs, waiting } of found) {
+      const isServed = destinations.has(destination) || oldestWaitingMs < UNSERVED_MS
+      if (isServed || this.#unserved.has(destination)) continue
+      this.#unserved.add(destination)
+      logger.warn(
+        { destination, waiting },
+        'messages of the outbox wait for a destination that this relay does not have: start a relay that has it',
+      )
+    }
+  }
+
   drain(): Promise<void> {
     this.#drained ??= this.#drain()
     return this.#drained
@@ -174,7 +245,11 @@ class RunningRelay implements Consumption {
     this.#phase = 'draining'
     this.#stopWaking?.()
     this.#stopRenewing?.()
-    const ended = Promise.all([this.#renewing, ...this.#loops.map((loop) => loop.stop())])
+    const ended = Promise.all([
+      this.#renewing,
+      this.#watching,
+      ...this.#loops.map((loop) => loop.stop()),
+    ])
     await endsWithin(runtime, ended, drainMs)
     const ending = Promise.all([
       this.#parts.store.giveBack(),
