@@ -5,8 +5,10 @@ import type { OrderPlaced } from './order.ts'
 export interface DemoBroker {
   /** As people call it. */
   readonly title: string
+  /** Client libraries that `--client` may name; the first one is the default. */
+  readonly clients?: readonly string[]
   /** Starts a server, or finds the user's. */
-  start(): Promise<DemoServer>
+  start(client?: string): Promise<DemoServer>
   /** The consumer with the guard; resolves when `signal` has stopped it. */
   guarded(work: GuardedWork): Promise<void>
   /** A hand-written consumer, which acknowledges after the commit. */

@@ -21,8 +21,16 @@ const OUTBOX = {
 }
 
 /** @throws {@link UsageError} when this machine has no such server. */
-async function start(broker: DemoBroker, { broker: name }: DemoOptions): Promise<DemoServer> {
-  return broker.start().catch((error: unknown) => {
+async function start(
+  broker: DemoBroker,
+  { broker: name, client }: DemoOptions,
+): Promise<DemoServer> {
+  const { clients = [] } = broker
+  if (client !== undefined && !clients.includes(client)) {
+    const known = clients.length === 0 ? 'has one client only' : `has ${clients.join(', ')}`
+    throw new UsageError(`unknown client: ${client}; --broker ${name} ${known}`)
+  }
+  return broker.start(client).catch((error: unknown) => {
     if (!(error instanceof ServerMissingError)) throw error
     throw new UsageError(`--broker ${name} needs ${broker.title}. ${error.message}`)
   })

@@ -9,11 +9,12 @@ import { integer, parseValues, UsageError } from '../support/command-line.ts'
 
 const PAUSED = brokersWith(({ traits }) => traits.dropsSilentConsumers)
 
-const USAGE = `npm run demo -- [--broker ${BROKER_NAMES.join('|')}] [--events 300] [--kills 5] [--redis] [--console] [--json]
+const USAGE = `npm run demo -- [--broker ${BROKER_NAMES.join('|')}] [--client NAME] [--events 300] [--kills 5] [--redis] [--console] [--json]
 npm run demo -- --outbox [--broker NAME] [--events 300] [--kills 5] [--json]
 npm run demo -- --http [--events 300] [--kills 5] [--json]
 
   --broker NAME  ${BROKER_NAMES.join(', ')}; on ${PAUSED.join(' and ')} one worker is also stopped by SIGSTOP, for longer than its session
+  --client NAME  the client library, where a broker has several: with --broker kafka kafkajs, confluent, platformatic
   --events N     orders to charge, 1 to 100000
   --kills N      workers to kill by SIGKILL, without the guard and with it; at most one per 5 orders
   --redis        with leases in Redis in front of Postgres; Redis is flushed, killed and restarted on the way
@@ -24,6 +25,8 @@ npm run demo -- --http [--events 300] [--kills 5] [--json]
 
 export interface DemoOptions {
   readonly broker: BrokerName
+  /** Undefined: the broker's first. */
+  readonly client: string | undefined
   readonly events: number
   readonly kills: number
   readonly redis: boolean
@@ -35,6 +38,7 @@ export interface DemoOptions {
 
 const OPTIONS = {
   broker: { type: 'string', default: DEFAULT_BROKER },
+  client: { type: 'string' },
   events: { type: 'string', default: '300' },
   kills: { type: 'string', default: '5' },
   redis: { type: 'boolean', default: false },
@@ -51,10 +55,10 @@ export function parseOptions(args: readonly string[]): DemoOptions {
   if (!isBrokerName(broker)) throw new UsageError(`unknown broker: ${broker}\n\n${USAGE}`)
   const events = integer('--events', values.events, [1, 100_000])
   const kills = integer('--kills', values.kills, [0, Math.ceil(events / 5)])
-  const { console, http, json, outbox, redis } = values
+  const { client, console, http, json, outbox, redis } = values
   if (http && console) throw new UsageError(`--console is for brokers, not for --http\n\n${USAGE}`)
   if (outbox && (http || console || redis)) {
     throw new UsageError(`--outbox is played on a broker, alone\n\n${USAGE}`)
   }
-  return { broker, events, kills, console, http, json, outbox, redis }
+  return { broker, client, events, kills, console, http, json, outbox, redis }
 }

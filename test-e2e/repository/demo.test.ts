@@ -34,8 +34,9 @@ function startWith(env: NodeJS.ProcessEnv, ...args: readonly string[]) {
 const CHARGED_ONCE =
   'the demo on %s charges every order once with the guard and some twice without it'
 
-async function chargesOnce(broker: BrokerName): Promise<void> {
-  const args = ['--broker', broker, '--events', '60', '--kills', '2', '--json']
+async function chargesOnce(broker: BrokerName, client?: string): Promise<void> {
+  const named = client === undefined ? [] : ['--client', client]
+  const args = ['--broker', broker, ...named, '--events', '60', '--kills', '2', '--json']
   const { code, stdout, stderr } = await start(...args).done
   const told = [
     'killed by SIGKILL after its commit, before its acknowledgement',
@@ -72,6 +73,15 @@ test.each(BROKER_NAMES.filter((name) => name !== DEFAULT_BROKER))(
   CHARGED_ONCE,
   { tags: 'nightly', timeout: 300_000 },
   chargesOnce,
+)
+
+test(
+  'the demo on Kafka charges every order once with another client',
+  {
+    tags: 'nightly',
+    timeout: 300_000,
+  },
+  () => chargesOnce('kafka', 'platformatic'),
 )
 
 test('with --redis every order is charged once, whatever Redis loses', {

@@ -34,6 +34,8 @@ const libraries = packages.filter((name) => !APPLICATIONS.includes(name))
 /** Peers of which the nightly tests run only the installed version. */
 const UNTESTED_PEERS: Readonly<Record<string, readonly string[]>> = {
   dynamodb: ['@aws-sdk/client-dynamodb'],
+  // In the one version that is installed here: neither has had a second major one since.
+  kafka: ['@confluentinc/kafka-javascript', '@platformatic/kafka'],
   // In the version of @mikro-orm/postgresql.
   postgres: ['@mikro-orm/core'],
   'redis-streams': ['ioredis'],

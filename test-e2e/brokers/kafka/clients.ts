@@ -9,13 +9,19 @@ import {
 import type { PulledSource } from '../../../packages/kafka/src/clients/pulled/pulled-source.ts'
 
 /** The clients that `consumeKafka` takes, as `--client` and the tests name them. */
-export const CLIENT_NAMES = ['kafkajs', 'platformatic', 'platformatic-848'] as const
+export const CLIENT_NAMES = [
+  'kafkajs',
+  'confluent',
+  'confluent-848',
+  'platformatic',
+  'platformatic-848',
+] as const
 
 export type ClientName = (typeof CLIENT_NAMES)[number]
 
-export type AnyClient = KafkaClient | KafkaClientHandle
+type AnyClient = KafkaClient | KafkaClientHandle
 
-export const isClientName = (name: string): name is ClientName =>
+const isClientName = (name: string): name is ClientName =>
   CLIENT_NAMES.some((each) => each === name)
 
 /** `ONCEWARD_KAFKA_CLIENT`, or the one that the seed of the commit draws, with the protocol that all of them have. */
@@ -26,7 +32,7 @@ export function drawnClient(): ClientName {
   return seed % 2 === 0 ? 'kafkajs' : 'platformatic'
 }
 
-export interface ClientOptions {
+interface ClientOptions {
   readonly clientId: string
   readonly kafkajs?: Partial<KafkaConfig> | undefined
   /** Called with the values of the records that the client gives the adapter, which has no hook for tests. */
@@ -43,9 +49,17 @@ export async function openClient(
     const quiet = { ...connection, brokers: [...brokers], clientId, logLevel: logLevel.NOTHING }
     return watchedKafkajs(new Kafka({ ...quiet, ...kafkajs }), onRecords)
   }
-  const { platformatic } = await import('@onceward/kafka/platformatic')
-  const groupProtocol = name === 'platformatic' ? 'classic' : 'consumer'
-  const client = platformatic({ clientId, bootstrapBrokers: [...brokers], groupProtocol })
+  const groupProtocol = name.endsWith('848') ? 'consumer' : 'classic'
+  if (name.startsWith('platformatic')) {
+    const { platformatic } = await import('@onceward/kafka/platformatic')
+    const client = platformatic({ clientId, bootstrapBrokers: [...brokers], groupProtocol })
+    return watchedPulled(client, onRecords)
+  }
+  const { confluent } = await import('@onceward/kafka/confluent')
+  const client = confluent({
+    ...{ 'bootstrap.servers': brokers.join(), 'client.id': clientId },
+    'group.protocol': groupProtocol,
+  })
   return watchedPulled(client, onRecords)
 }
 
@@ -68,7 +82,7 @@ function watchedKafkajs(client: Kafka, onRecords: ClientOptions['onRecords']): K
 }
 
 /** Any client that is asked for records. */
-export function watchedPulled(
+function watchedPulled(
   client: KafkaClientHandle,
   onRecords: ClientOptions['onRecords'],
 ): KafkaClientHandle {

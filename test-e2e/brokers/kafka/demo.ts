@@ -4,12 +4,14 @@ import { type ConsumerConfig, Kafka, logLevel } from 'kafkajs'
 import { aborted, type DemoBroker, type DemoQueue, eventKey } from '../../demo/demo-broker.ts'
 import { slowAcks } from '../../demo/network.ts'
 import { tell } from '../../demo/signals.ts'
+import { CLIENT_NAMES, type ClientName, openClient } from './clients.ts'
 
 interface Address {
   readonly connection: KafkaConnection
   readonly topic: string
   readonly groupId: string
   readonly sessionMs: number
+  readonly client: ClientName
 }
 
 const PARTITIONS = 4
@@ -25,22 +27,31 @@ const OFFSET_COMMIT = 8
 
 export const kafkaDemo: DemoBroker = {
   title: 'Kafka',
-  start: async () => {
+  clients: CLIENT_NAMES,
+  start: async (client = 'kafkajs') => {
     const server = await kafka()
+    const name = client as ClientName
     const sessionMs = server.how === 'environment' ? LEAST_SESSION_MS : SESSION_MS
     return {
       pauseMs: sessionMs + 2_000,
-      openQueue: (name) => openTopic(server.connection, { topic: name, groupId: name, sessionMs }),
+      openQueue: (topic) =>
+        openTopic(server.connection, { topic, groupId: topic, sessionMs, client: name }),
       [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
     }
   },
   guarded: async ({ address, billing, signal }) => {
-    const { connection, topic, groupId, sessionMs } = addressOf(address)
-    const { stopped } = await consumeKafka(overNetwork(connection), billing, {
+    const { client, connection, topic, groupId, sessionMs } = addressOf(address)
+    slowAcks(isCommit)
+    const watched = await openClient(client, connection, {
+      clientId: 'demo',
+      onRecords: ({ length }) => tell({ kind: 'received', messages: length }),
+    })
+    const { stopped } = await consumeKafka(watched as Kafka, billing, {
       topics: [topic],
       groupId,
       fromBeginning: true,
-      consumer: timing(sessionMs),
+      // librdkafka has other names for the rest.
+      consumer: client === 'kafkajs' ? timing(sessionMs) : { sessionTimeout: sessionMs },
       signal,
     })
     await stopped
@@ -75,7 +86,7 @@ function isCommit(bytes: Uint8Array): boolean {
   return request.readInt16BE(4) === OFFSET_COMMIT
 }
 
-/** The client of both workers: an ordinary one over a slow network that reports deliveries to the parent. */
+/** The client of the worker without the guard, which is written with kafkajs: an ordinary one over a slow network that reports deliveries to the parent. */
 function overNetwork(connection: KafkaConnection): Kafka {
   slowAcks(isCommit)
   const client = clientOf(connection)
@@ -92,7 +103,7 @@ function overNetwork(connection: KafkaConnection): Kafka {
 
 async function openTopic(
   connection: KafkaConnection,
-  { topic, groupId, sessionMs }: Omit<Address, 'connection'>,
+  { topic, groupId, sessionMs, client: name }: Omit<Address, 'connection'>,
 ): Promise<DemoQueue> {
   const client = clientOf(connection)
   const admin = client.admin()
@@ -100,7 +111,10 @@ async function openTopic(
   await Promise.all([admin.connect(), producer.connect()])
   await admin.createTopics({ topics: [{ topic, numPartitions: PARTITIONS }] })
   return {
-    address: JSON.stringify({ connection, topic, groupId, sessionMs } satisfies Address),
+    address: JSON.stringify({
+      ...{ connection, topic, groupId, sessionMs },
+      client: name,
+    } satisfies Address),
     send: async (orders) => {
       const messages = orders.map((orderId) => ({
         key: String(orderId),

@@ -171,4 +171,34 @@ function suite(name: string): void {
     expect(ran.slice(8).toSorted()).toEqual(range(12, 'new').toSorted())
     await consumption.drain()
   })
+
+  // Red when the client names another assigner than kafkajs: the broker refuses members that share none.
+  test.runIf(name === 'platformatic')(
+    'members of kafkajs can be in the group meanwhile',
+    async () => {
+      const { topics } = kit
+      const topic = await topics.create(4)
+      const keys = range(600)
+      const ran: string[] = []
+      const inbox = memoryInbox()
+      const guard = () =>
+        billing(
+          async ({ payload }) => {
+            await new Promise((resolve) => setTimeout(resolve, 5))
+            ran.push(payload.key)
+          },
+          { consumer: topic, inbox, concurrency: 4 },
+        )
+      await topics.send(topic, keys)
+      const before = await consumeKafka(topics.client(), guard(), { topics: [topic] })
+      await until(() => ran.length > 50)
+      const after = await consumeKafka(client(), guard(), { topics: [topic] })
+      await until(async () => (await topics.members(topic)) === 2)
+      await until(() => ran.length > 300)
+      await before.drain()
+      await topics.caughtUp(topic, topic)
+      expect(ran.toSorted()).toEqual(keys.toSorted())
+      await after.drain()
+    },
+  )
 }
