@@ -1,6 +1,6 @@
 import { StoreUnavailableError } from '@onceward/core'
 import { answerWithin, LATE } from '@onceward/core/adapter'
-import type { BeginRequest, Begun, PoolUse, Runtime } from '@onceward/core/ports'
+import type { BeginClaim, BeginRequest, Begun, PoolUse, Runtime } from '@onceward/core/ports'
 import type { Pool, PoolClient } from 'pg'
 import {
   connectForStatements,
@@ -28,11 +28,15 @@ import {
   slotRequest,
   type Taken,
   takenIn,
+  takenInRows,
 } from './transaction/claim.ts'
 import {
   beginText,
+  type ClaimTarget,
   claimTexts,
+  FEW_ROWS,
   frameOf,
+  isOfFewRows,
   RESTORE,
   restoreText,
   takingTexts,
@@ -198,10 +202,7 @@ function textsOf(
 ): readonly string[] {
   const { statements, consumerId } = context
   const target = { schema: statements.schema, consumerId }
-  const claim =
-    countOf(request.claim) > 1
-      ? takingTexts(request.claim, target)
-      : claimTexts(request.claim, { ...target, returning: '' })
+  const claim = claimingTexts(request.claim, target)
   const bounds = boundsOf(request)
   if (known === undefined) {
     const restore =
@@ -212,11 +213,23 @@ function textsOf(
   return [before, ...claim, behind]
 }
 
+function claimingTexts(
+  claim: BeginClaim,
+  target: Omit<ClaimTarget, 'returning'>,
+): readonly string[] {
+  if (isOfFewRows(claim)) return claimTexts(claim, { ...target, returning: FEW_ROWS })
+  return countOf(claim) > 1
+    ? takingTexts(claim, target)
+    : claimTexts(claim, { ...target, returning: '' })
+}
+
 function readClaim({ claim }: BeginRequest, answers: readonly PgAnswer[]): Taken {
-  if (countOf(claim) > 1) {
+  const isOfFew = isOfFewRows(claim)
+  if (countOf(claim) > 1 && !isOfFew) {
     return takenIn(answers.find(({ rows }) => rows[0]?.['ids'] !== undefined)?.rows[0])
   }
   const command = claim.kind === 'fresh' ? 'INSERT' : 'UPDATE'
   const answer = answers.find((each) => each.command === command)
+  if (isOfFew) return takenInRows(answer?.rows ?? [])
   return { claimed: claimedByCount(claim, answer?.rowCount ?? 0), xid: undefined }
 }

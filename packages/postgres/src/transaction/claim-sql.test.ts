@@ -8,6 +8,7 @@ import { boundsOf, claimFailure, claimSilenceMs, slotRequest } from './claim.ts'
 import {
   boundTexts,
   claimTexts,
+  isOfFewRows,
   sessionBoundTexts,
   takingTexts,
   unknownBoundText,
@@ -192,4 +193,13 @@ describe('an error of the claim', () => {
     expect(slotRequest(counted(owner), runtime)).toEqual({ runtime, limitMs: 2_000, first: true })
     expect(slotRequest(fresh(newEvent()), runtime)).toEqual({ runtime, limitMs: 30_000 })
   })
+})
+
+it.each([
+  [1, false],
+  [2, true],
+  [16, true],
+  [17, false],
+])('a claim of %d new events answers a row for each of them: %s', (events, isOfFew) => {
+  expect(isOfFewRows(fresh(...newEvents(events)).claim)).toBe(isOfFew)
 })

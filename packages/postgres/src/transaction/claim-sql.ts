@@ -152,6 +152,16 @@ export function claimTexts(claim: BeginClaim, target: ClaimTarget): string[] {
   }
 }
 
+/** What a claim returns for each of its events. */
+export const FEW_ROWS = ' returning event_id, xmin'
+/** Up to so many rows, the server spends more on putting them together than a client spends on reading them. */
+const MOST_ROWS = 16
+
+/** Whether a claim for several events answers a row for each of them: {@link FEW_ROWS}. */
+export function isOfFewRows(claim: BeginClaim): boolean {
+  return claim.kind === 'fresh' && claim.events.length > 1 && claim.events.length <= MOST_ROWS
+}
+
 /**
  * The statements of a claim for several events. The last one answers a single row for all of them, because a client
  * spends more on a row than on what is in it: the ids, the id of the transaction, and what `more` selects.
@@ -161,7 +171,7 @@ export function takingTexts(
   target: Omit<ClaimTarget, 'returning'>,
   more = '',
 ): string[] {
-  const texts = claimTexts(claim, { ...target, returning: ' returning event_id, xmin' })
+  const texts = claimTexts(claim, { ...target, returning: FEW_ROWS })
   const taking = `with taken as (${texts.at(-1)}) select pg_catalog.string_agg(event_id::pg_catalog.text, ',') as ids, pg_catalog.min(xmin::pg_catalog.text) as xid${more} from taken`
   return [...texts.slice(0, -1), taking]
 }

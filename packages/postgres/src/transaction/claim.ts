@@ -110,6 +110,12 @@ export function takenIn(row: Readonly<Record<string, unknown>> = {}): Taken {
   return { claimed, xid: claimed.size === 0 ? undefined : String(row['xid']) }
 }
 
+/** Reads the rows of a claim that answers a row for each event. */
+export function takenInRows(rows: readonly Readonly<Record<string, unknown>>[]): Taken {
+  const claimed = new Set(rows.map((row) => String(row['event_id']) as EventId))
+  return { claimed, xid: claimed.size === 0 ? undefined : String(rows[0]?.['xmin']) }
+}
+
 /** The ids of a claim for at most one event, where the number of rows is enough. */
 export function claimedByCount(claim: BeginClaim, rowCount: number): ReadonlySet<EventId> {
   const ids = new Set<EventId>()
