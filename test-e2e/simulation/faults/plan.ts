@@ -65,7 +65,7 @@ export type Broker = 'queue' | 'fifo' | 'channel' | 'log'
 export interface Plan {
   readonly seed: number
   readonly composition: 'inbox' | 'inbox+leases' | 'leases'
-  /** `auto`: events in hand always share, because so few of them teach the guard nothing. */
+  /** `auto`: events in hand share always or by chance, because so few of them teach the guard nothing. */
   readonly transaction: 'each' | 'batch' | 'auto'
   /** Leases beside an inbox are taken only for what may be a copy. */
   readonly isByNeed?: boolean | undefined
