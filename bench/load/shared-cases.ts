@@ -3,6 +3,7 @@ import { createGuard, type Guard, type GuardEvent, type Settlement } from '@once
 import { migrate } from '@onceward/postgres'
 import { pgInbox } from '@onceward/postgres/pg'
 import type { Pool, PoolClient } from 'pg'
+import type { Benchmark } from '../runner/report.ts'
 import {
   alternate,
   CONCURRENCY,
@@ -13,6 +14,7 @@ import {
 } from '../runner/rounds.ts'
 import type { Scale } from '../runner/scale.ts'
 import { type Order, toDelivery, write } from './effects.ts'
+import { atRate, medianWaits, type Waits, waitsOf } from './waits.ts'
 
 type Handler = (event: GuardEvent<Order>, context: { readonly tx: PoolClient }) => Promise<void>
 
@@ -42,6 +44,7 @@ const waiting =
 
 /** Where sharing costs more than it saves, if it is not noticed. */
 const CASES: Readonly<Record<string, Case>> = {
+  small: { handler: ({ payload }, { tx }) => write(tx, payload), share: 1 },
   '1 ms': { handler: waiting(1), share: 1 },
   '10 ms': { handler: waiting(10), share: 4 },
   '100 ms': { handler: waiting(100), share: 20 },
@@ -61,6 +64,7 @@ export interface SharedCases {
   readonly values: Readonly<Record<string, number>>
   /** Of `each`, by case. */
   readonly ratios: Readonly<Record<string, number>>
+  readonly goals: Benchmark['goals']
 }
 
 /** `transaction: 'auto'` beside `each`, with handlers that are slow, compete or fail. */
@@ -72,6 +76,7 @@ export async function measureSharedCases(
   await pool.query('create table hot (times int not null); insert into hot values (0)')
   const values: Record<string, number> = {}
   const ratios: Record<string, number> = {}
+  const goals: Benchmark['goals'][number][] = []
   for (const [name, { handler, isFailing = false, share }] of Object.entries(CASES)) {
     const guards: Guard[] = []
     const contestant = async (transaction: 'each' | 'auto'): Promise<Contestant> => {
@@ -90,9 +95,22 @@ export async function measureSharedCases(
     const rates = await alternate(all, { rounds: scale.rounds, events, warmUp: events })
     for (const [of, round] of rates) values[of] = median(round)
     ratios[`auto ${name}`] = ratioOf(rates, `auto ${name}`, `each ${name}`)
+    goals.push({ name: `auto ${name}`, least: 0.98 })
+    const rate = (values[`each ${name}`] ?? Number.NaN) / 2
+    const half = await atHalfLoad(guards, { rate, events, isFailing, rounds: scale.rounds })
+    for (const [n, mode] of (['each', 'auto'] as const).entries()) {
+      values[`${mode} ${name}, half load, p50 ms`] = half[n]?.p50 ?? Number.NaN
+      values[`${mode} ${name}, half load, p99 ms`] = half[n]?.p99 ?? Number.NaN
+    }
+    for (const load of [', half load,', ''])
+      ratios[`auto ${name}${load} p50`] =
+        (values[`auto ${name}${load} p50 ms`] ?? Number.NaN) /
+        (values[`each ${name}${load} p50 ms`] ?? Number.NaN)
+    for (const load of [', half load,', ''])
+      goals.push({ name: `auto ${name}${load} p50`, most: 1 })
     await Promise.all(guards.map((guard) => guard.close()))
   }
-  return { values, ratios }
+  return { values, ratios, goals }
 }
 
 const nothing = (): void => undefined
@@ -104,8 +122,37 @@ interface Timed {
   readonly values: Record<string, number>
 }
 
-/** Notes how long the events of its last round took, from delivery to settlement. */
+/** Rounds whose waits count. */
+const COUNTED = 5
+
+interface HalfLoad {
+  /** Events per second: half of what `each` carries. */
+  readonly rate: number
+  readonly events: number
+  readonly isFailing: boolean
+  readonly rounds: number
+}
+
+async function atHalfLoad(
+  guards: readonly Guard[],
+  { events, isFailing, rate, rounds }: HalfLoad,
+): Promise<readonly Waits[]> {
+  const waits = guards.map((): Waits[] => [])
+  for (let round = 0; round < rounds; round++) {
+    for (const [n, guard] of guards.entries()) {
+      const deliveries = Array.from({ length: events }, toDelivery)
+      const took = await atRate(deliveries, rate, async (delivery) =>
+        check(await guard.process(delivery), isFailing),
+      )
+      waits[n]?.push(took)
+    }
+  }
+  return waits.map(medianWaits)
+}
+
+/** Notes how long the events of its last rounds took, from delivery to settlement: the median of the rounds. */
 export function timed(name: string, { guard, isFailing, values }: Timed): Contestant {
+  const rounds: Waits[] = []
   return {
     name,
     prepare: async (events) => {
@@ -118,9 +165,10 @@ export function timed(name: string, { guard, isFailing, values }: Timed): Contes
           times.push(performance.now() - startedAt)
           check(settlement, isFailing)
         })
-        times.sort((a, b) => a - b)
-        values[`${name} p50 ms`] = times[Math.floor(times.length / 2)] ?? Number.NaN
-        values[`${name} p99 ms`] = times[Math.floor(times.length * 0.99)] ?? Number.NaN
+        rounds.push(waitsOf(times))
+        const { p50, p99 } = medianWaits(rounds.slice(-COUNTED))
+        values[`${name} p50 ms`] = p50
+        values[`${name} p99 ms`] = p99
       }
     },
   }
