@@ -1,3 +1,4 @@
+import { CallTimeoutError } from '@onceward/core/adapter'
 import type { Runtime } from '@onceward/core/ports'
 import type { Consumer, MessagesStream } from '@platformatic/kafka'
 import { nameOf, type Partition } from '../../offsets.ts'
@@ -13,6 +14,8 @@ const EMPTY_MS = 500
 const REST_MS = 500
 const DENIED_MS = 3_000
 const READ_COMMITTED = 1
+/** A fetch that has no answer for so long will have none. */
+const HANGING_MS = 30_000
 
 export interface FetchesOptions {
   readonly runtime: Runtime
@@ -43,7 +46,8 @@ export class Fetches {
   readonly #options: FetchesOptions
   readonly #reading = new Map<string, Reading>()
   readonly #ready = new Map<string, Fetched>()
-  readonly #busy = new Set<number>()
+  /** Brokers with a request under way, since when. */
+  readonly #busy = new Map<number, number>()
   readonly #denied = new Set<string>()
   /** Whose connections are used. Those of the group must not wait for a fetch. */
   #stream: MessagesStream<Buffer, Buffer, Buffer, Buffer> | undefined
@@ -103,12 +107,20 @@ export class Fetches {
   }
 
   async take(most: number): Promise<readonly Fetched[]> {
+    this.#failHanging()
     this.#launch()
     const taken = this.#taken(most)
     if (taken.length > 0 || this.#isOver) return taken
     if (this.#error === undefined) await this.#wait()
     if (this.#error !== undefined && !this.#isOver) throw this.#error.error
     return this.#taken(most)
+  }
+
+  /** Heartbeats have connections of their own, and do not tell that a fetch hangs. */
+  #failHanging(): void {
+    const sinceMs = Math.min(...this.#busy.values())
+    if (this.#options.runtime.monotonic() - sinceMs < HANGING_MS) return
+    this.fail(new CallTimeoutError('A fetch', HANGING_MS))
   }
 
   async #wait(): Promise<void> {
@@ -192,7 +204,7 @@ export class Fetches {
       ],
     }))
     const names = new Map(asked.map(({ id, reading }) => [id, reading.topic]))
-    this.#busy.add(node)
+    this.#busy.set(node, this.#options.runtime.monotonic())
     try {
       const connectionPool = stream.connections
       const own = { node, topics, connectionPool, isolationLevel: READ_COMMITTED }
