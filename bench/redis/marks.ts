@@ -83,22 +83,28 @@ export async function growMarks(keys: number, rounds: number): Promise<MarkFigur
   const [many, few] = [await openLeases(full.client), await openLeases(empty.client)]
   const bytes: Record<string, number> = {}
   const before = await full.usedBytes()
-  const events = Math.floor(keys / 10 / (rounds + 1) / BATCH) * BATCH
-  const toFill = keys - events * (rounds + 1)
+  // Half of the last tenth is marked behind commits, and half is claimed first.
+  const events = Math.floor(keys / 20 / (rounds + 1) / BATCH) * BATCH
+  const toFill = keys - 2 * events * (rounds + 1)
   const weighed = WEIGHED.filter((at) => at <= toFill)
   let filled = 0
   for (const at of weighed.length > 0 ? weighed : [toFill]) {
-    await inLanes(batchesOf(at - filled), LANES, (batch) => finish(many, batch))
+    await inLanes(batchesOf(at - filled), LANES, (batch) => remember(many, batch))
     filled = at
     bytes[`bytes per mark of ${filled}`] = ((await full.usedBytes()) - before) / filled
   }
-  await inLanes(batchesOf(toFill - filled), LANES, (batch) => finish(many, batch))
-  const filling = (name: string, session: LeaseSession): Contestant => ({
+  await inLanes(batchesOf(toFill - filled), LANES, (batch) => remember(many, batch))
+  const filling = (name: string, session: LeaseSession, fill = remember): Contestant => ({
     name,
     prepare: async (count) => () =>
-      inLanes(batchesOf(count), LANES, (batch) => finish(session, batch)),
+      inLanes(batchesOf(count), LANES, (batch) => fill(session, batch)),
   })
-  const contestants = [filling('first-tenth', few), filling('last-tenth', many)]
+  const contestants = [
+    filling('first-tenth', few),
+    filling('last-tenth', many),
+    filling('first-tenth-always', few, finish),
+    filling('last-tenth-always', many, finish),
+  ]
   return { bytes, rates: await alternate(contestants, { rounds, events }) }
 }
 
@@ -117,6 +123,13 @@ async function finish(session: LeaseSession, batch: readonly Claim[]): Promise<v
   demand(claimed.every(({ kind }) => kind === 'acquired'))
   const completed = await session.complete(batch, WINDOW_MS)
   demand(completed.every((answer) => answer === 'held'))
+}
+
+/** What a new event costs beside an inbox: its mark, behind its commit. */
+async function remember(session: LeaseSession, batch: readonly Claim[]): Promise<void> {
+  const write = session.marks?.()
+  if (write === undefined) throw new Error('Redis was asked before it was ready')
+  await write(batch, WINDOW_MS)
 }
 
 async function setNx(

@@ -1,6 +1,5 @@
 import type { Message } from '@aws-sdk/client-sqs'
 import type { Delivery, Guard } from '@onceward/core'
-import { memoryLeases } from '@onceward/core/memory'
 import { redisLeases } from '@onceward/redis'
 import { wrapSqs } from '@onceward/sqs'
 import { toDelivery } from '../load/effects.ts'
@@ -9,8 +8,8 @@ import { settle } from '../scenarios/guard.ts'
 import { type Cache, type Database, PATIENT } from './testbed.ts'
 
 const SLICE = 100
-/** The number of done events that all duplicates are copies of. */
-const DONE = 20_000
+/** The number of done events that all duplicates are copies of: more than a process remembers by itself. */
+const DONE = 100_000
 const CONSUMER = 'bench-storm'
 const queueUrl = 'http://127.0.0.1/000000000000/bench'
 
@@ -31,20 +30,17 @@ export async function stormContestants(
   const onAsked = (events: number): void => {
     asked.events += events
   }
-  const inMemory = memoryLeases()
   const guards = {
     'storm-inbox': database.guard(each),
     'storm-inbox-batch': database.guard({ ...each, transaction: 'batch' }),
     'storm-redis': database.guard({ ...each, leases, onAsked }),
-    'storm-by-need': database.guard({
+    'storm-always': database.guard({
       ...each,
-      leases: redisLeases(client, { ...PATIENT, hold: 'by-need' }),
+      leases: redisLeases(client, { ...PATIENT, hold: 'always' }),
     }),
-    'storm-in-process': database.guard({ ...each, leases: inMemory }),
   }
   const done = Array.from({ length: DONE }, toDelivery)
-  await runDone(database.guard({ ...each, transaction: 'batch', leases }), done, 'processed')
-  await runDone(guards['storm-in-process'], done, 'duplicate')
+  await runDone(database.guard({ ...each, transaction: 'batch', leases }), done)
   asked.events = 0
   const contestant = (name: keyof typeof guards, factor: number): Contestant => ({
     name,
@@ -58,20 +54,15 @@ export async function stormContestants(
     contestant('storm-inbox', 0.05),
     contestant('storm-inbox-batch', 0.2),
     contestant('storm-redis', 1),
-    contestant('storm-by-need', 1),
-    contestant('storm-in-process', 1),
+    contestant('storm-always', 1),
   ]
 }
 
-async function runDone(
-  guard: Guard,
-  done: readonly Delivery[],
-  by: 'processed' | 'duplicate',
-): Promise<void> {
+async function runDone(guard: Guard, done: readonly Delivery[]): Promise<void> {
   const slices = Array.from({ length: DONE / SLICE }, (_, index) =>
     done.slice(index * SLICE, (index + 1) * SLICE),
   )
-  await inLanes(slices, CONCURRENCY, (slice) => settle(guard, slice, by))
+  await inLanes(slices, CONCURRENCY, (slice) => settle(guard, slice, 'processed'))
 }
 
 let copies = 0

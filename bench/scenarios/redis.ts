@@ -47,21 +47,20 @@ export async function redisBenchmark(scale: Scale): Promise<Benchmark> {
       duplicates: ratioOf(bare, 'claim-duplicates', 'set-nx-duplicates'),
       storm: ratioOf(storm, 'storm-redis', 'storm-inbox'),
       'storm-of-batch': ratioOf(storm, 'storm-redis', 'storm-inbox-batch'),
-      'in-process-of-redis': ratioOf(storm, 'storm-in-process', 'storm-redis'),
       fresh: ratioOf(fresh, 'batch-redis', 'batch-inbox'),
-      'fresh-by-need': ratioOf(fresh, 'batch-redis-by-need', 'batch-inbox'),
+      'fresh-always': ratioOf(fresh, 'batch-redis-always', 'batch-inbox'),
       'redis-dead': ratioOf(fresh, 'batch-redis-dead', 'batch-inbox'),
       'last-tenth': ratioOf(marks.rates, 'last-tenth', 'first-tenth'),
+      'last-tenth-always': ratioOf(marks.rates, 'last-tenth-always', 'first-tenth-always'),
     },
     goals: [
       { name: 'claim-complete', least: 0.4 },
       { name: 'duplicates', least: 0.5 },
       { name: 'storm', least: 3 },
       { name: 'storm, asked of Postgres %', most: 1 },
-      { name: 'fresh', least: 0.8 },
-      { name: 'fresh-by-need', least: 0.92 },
+      { name: 'fresh', least: 0.92 },
       { name: 'redis-dead', least: 0.85 },
-      { name: 'last-tenth', least: 0.95 },
+      { name: 'last-tenth', least: 0.9 },
       ...Object.keys(marks.bytes).map((name) => ({ name, most: 45 })),
     ],
   }
@@ -78,7 +77,7 @@ const medians = (all: readonly Rates[]): Readonly<Record<string, number>> =>
 /** New events, 100 in a transaction: without Redis, with Redis, and with a dead Redis. */
 async function freshRates(database: Database, cache: Cache, scale: Scale): Promise<Rates> {
   await using dead = await openCache()
-  const batch = (consumer: string, of?: Cache, hold: 'always' | 'by-need' = 'always'): Guard =>
+  const batch = (consumer: string, of?: Cache, hold: 'always' | 'by-need' = 'by-need'): Guard =>
     database.guard({
       consumer,
       transaction: 'batch',
@@ -88,7 +87,7 @@ async function freshRates(database: Database, cache: Cache, scale: Scale): Promi
   const guards = {
     'batch-inbox': batch('bench-inbox'),
     'batch-redis': batch('bench-redis', cache),
-    'batch-redis-by-need': batch('bench-by-need', cache, 'by-need'),
+    'batch-redis-always': batch('bench-always', cache, 'always'),
     'batch-redis-dead': batch('bench-dead', dead),
   }
   await settle(guards['batch-redis-dead'], [toDelivery()], 'processed')
