@@ -89,39 +89,40 @@ end
 -- Done marks are hashes of fields: the 15 bytes of an id behind its partition → fingerprint. A mark is in one of two keys,
 -- for even and odd generations, and the field "g" says which generation the key holds. Without that field a clock
 -- that was set back would mix generations, and marks would outlive the rows they stand for.
+local GENERATION = MARK_MS > 0 and math.floor(now / MARK_MS) or 0
+local THIS, LAST = whole(GENERATION), whole(GENERATION - 1)
+
 local function bucket_key(place, generation)
   return KEYS[place + 1 + generation % 2]
 end
 
-local function mark_in(place, generation)
+local function mark_in(place, generation, text)
   local found = redis.pcall('HMGET', bucket_key(place, generation), 'g', string.sub(KEYS[place], -15))
-  if found.err or found[1] ~= whole(generation) then return nil end
+  if found.err or found[1] ~= text then return nil end
   return found[2] and #found[2] == 8 and found[2] or nil
 end
 
 local function mark_of(place)
-  local newest = math.floor(now / MARK_MS)
-  return mark_in(place, newest) or mark_in(place, newest - 1)
+  return mark_in(place, GENERATION, THIS) or mark_in(place, GENERATION - 1, LAST)
 end
 
 -- How long a mark that is put now lives, ms: as its bucket.
 local function mark_lives()
-  return (math.floor(now / MARK_MS) + 2) * MARK_MS - now
+  return (GENERATION + 2) * MARK_MS - now
 end
 
 -- False if a key of another program is in the place of the bucket. Without a field: that of the event whose key is there.
 local function put_mark(place, fingerprint, field)
-  local generation = math.floor(now / MARK_MS)
   field = field or string.sub(KEYS[place], -15)
-  local bucket = bucket_key(place, generation)
+  local bucket = bucket_key(place, GENERATION)
   local held = redis.pcall('HGET', bucket, 'g')
-  if held == whole(generation) then
+  if held == THIS then
     redis.call('HSET', bucket, field, fingerprint)
     return true
   end
   if type(held) == 'table' or not held and redis.call('EXISTS', bucket) == 1 then return false end
   redis.call('DEL', bucket)
-  redis.call('HSET', bucket, 'g', whole(generation), field, fingerprint)
+  redis.call('HSET', bucket, 'g', THIS, field, fingerprint)
   redis.call('PEXPIRE', bucket, whole(mark_lives()))
   return true
 end
