@@ -1,4 +1,4 @@
-import type { Consumption } from '@onceward/core'
+import { ConfigurationError, type Consumption } from '@onceward/core'
 import {
   type ClientRule,
   type ConsumerLoop,
@@ -91,10 +91,21 @@ function withSender(
   return { sender, given: { ...options, deadLetter: { ...deadLetter, producer } } }
 }
 
+const COMPATIBLE =
+  'consumeKafka got the compatible client of @confluentinc/kafka-javascript, whose consumers lose records. Give ' +
+  "`confluent({ 'bootstrap.servers': … })` of @onceward/kafka/confluent: it uses the native consumer of the same package."
+
+/** Its class is called as that of kafkajs, which has a `logger` too. Its own methods take other options. */
+function looksCompatible(kafka: unknown): boolean {
+  if (typeof kafka !== 'object' || kafka === null || 'logger' in kafka) return false
+  return Object.getPrototypeOf(kafka)?.constructor?.name === 'Kafka' && 'producer' in kafka
+}
+
 /** kafkajs is loaded only if it is used. */
 async function clientOf(kafka: KafkaClient | KafkaClientHandle): Promise<KafkaClientPort> {
   const client = portOfHandle(kafka)
   if (client !== undefined) return client
+  if (looksCompatible(kafka)) throw new ConfigurationError(COMPATIBLE)
   refuseUnfitClient('consumeKafka', kafka, CLIENT)
   const { kafkajsClient } = await import('./clients/kafkajs/index.ts')
   return kafkajsClient(kafka as KafkaClient)

@@ -14,6 +14,7 @@ import type { ConsumerCrashEvent, ConsumerRunConfig } from 'kafkajs'
 import type { KafkaConsumer } from './client.ts'
 import { PartitionBatches } from './clients/kafkajs/partition-batches.ts'
 import { type Times, Watchdog } from './clients/kafkajs/watchdog.ts'
+import { isConfluent } from './clients/producers.ts'
 import { TopicPublishers } from './dead-letter.ts'
 import { Dispatcher } from './dispatch.ts'
 import { classifyError, codecAdvice, missingCodecIn } from './errors.ts'
@@ -29,6 +30,12 @@ const CONSUMER: ClientRule = {
   methods: ['on', 'pause', 'resume'],
   advice: 'Give what `kafka.consumer({ groupId })` answers.',
 }
+
+/** What was found is in docs/kafka.md. */
+const UNWRAPPABLE =
+  'wrapKafka got a consumer of @confluentinc/kafka-javascript. Its eachBatch skips fetched records of a partition that ' +
+  'is paused, and commits their offsets (its issue 517), so it cannot be wrapped without loss. Use ' +
+  "`consumeKafka(confluent({ 'bootstrap.servers': … }), guard, { topics })`, with `confluent` of @onceward/kafka/confluent."
 
 /**
  * The guard as the config of your own `consumer.run(…)`.
@@ -63,6 +70,7 @@ export function wrapKafka(
   const port = portOf(guard)
   checkWrapNames(options)
   const settings = resolveSettings(options, port.settings)
+  if (isConfluent(consumer)) throw new ConfigurationError(UNWRAPPABLE)
   refuseUnfitClient('wrapKafka', consumer, CONSUMER)
   return withConsumption({
     port,

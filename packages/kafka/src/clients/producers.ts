@@ -16,7 +16,7 @@ export interface RecordSender {
   send(topic: string, records: readonly SentRecord[]): Promise<void>
 }
 
-/** A producer of kafkajs, or of the compatible client of `@confluentinc/kafka-javascript`. */
+/** A producer of kafkajs, or the compatible one of `@confluentinc/kafka-javascript`. */
 export type KafkajsProducer = Pick<Producer, 'send'>
 
 /** A producer of `@platformatic/kafka` that takes bytes: one without serializers. */
@@ -52,11 +52,26 @@ export const producerOf = (sender: RecordSender): KafkajsProducer => ({
 
 /** Sends with a producer of the user, whichever client it is of. */
 export function senderThrough(producer: KafkaProducer): RecordSender {
-  return isPlatformatic(producer) ? throughPlatformatic(producer) : throughKafkajs(producer)
+  if (isPlatformatic(producer)) return throughPlatformatic(producer)
+  return isConfluent(producer) ? throughConfluent(producer) : throughKafkajs(producer)
 }
 
 const isPlatformatic = (producer: KafkaProducer): producer is PlatformaticProducer =>
   typeof Reflect.get(producer, 'initIdempotentProducer') === 'function'
+
+/** Of a producer or a consumer: the compatible client of `@confluentinc/kafka-javascript`, which looks like kafkajs. */
+export const isConfluent = (client: unknown): boolean =>
+  typeof client === 'object' &&
+  client !== null &&
+  typeof Reflect.get(client, 'dependentAdmin') === 'function'
+
+/** It refuses `acks` for a call. Its default is all in-sync replicas. */
+const throughConfluent = (producer: KafkajsProducer): RecordSender => ({
+  send: async (topic, records) => {
+    const messages = records.map((each) => ({ ...each })) as Message[]
+    await producer.send({ topic, messages })
+  },
+})
 
 const throughKafkajs = (producer: KafkajsProducer): RecordSender => ({
   send: async (topic, records) => {

@@ -45,7 +45,7 @@ describe('settings of confluent', () => {
       'auto.offset.reset': 'earliest',
       'isolation.level': 'read_committed',
       'partition.assignment.strategy': 'cooperative-sticky',
-      'client.id': 'onceward:billing',
+      'client.id': 'billing',
     })
   })
 

@@ -1,6 +1,5 @@
 import { refuseProblems, shown } from '@onceward/core/adapter'
 import type { ConsumerSettings } from '../../options.ts'
-import { signatureOf } from '../shared-group.ts'
 import type { RdConfig } from './rdkafka.ts'
 
 /**
@@ -94,8 +93,7 @@ export function consumerConfig(
   const { groupId, heartbeatInterval, maxWaitTimeInMs, sessionTimeout } = consumer
   const decided = Object.entries(DECIDED).map(([name, { value }]) => [name, value])
   return {
-    // The group shows it, so that another guard's consumer does not join it.
-    'client.id': String(signatureOf(guardConsumer)),
+    'client.id': guardConsumer,
     'fetch.wait.max.ms': maxWaitTimeInMs,
     // Partitions that are added are found after this time.
     'topic.metadata.refresh.interval.ms': 10_000,

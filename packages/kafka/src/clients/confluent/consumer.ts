@@ -140,18 +140,21 @@ export class ConfluentConsumer implements PulledConsumer {
     return this.#known.endsOf(partitions, 'EARLIEST')
   }
 
-  /** Before it joins, its commit is that of no member, which Kafka takes while the group is empty. */
+  /**
+   * Before it joins, its commit is that of no member, which Kafka takes while the group is empty. Offsets of other topics
+   * are not asked for: when a coordinator is not ready yet, `listConsumerGroupOffsets` of 1.10 reads a null pointer.
+   */
   async startAtEnds(topics: readonly string[]): Promise<boolean> {
-    const { groupId } = this.#options.settings.consumer
-    if (topics.length === 0 || (await this.#known.hasOffsets(groupId))) return true
-    const ends = await this.#known.endsOf(await this.#known.partitionsOf(topics), 'LATEST')
+    const partitions = await this.#known.partitionsOf(topics)
+    const hasStarted = async (): Promise<boolean> => (await this.committed(partitions)).length > 0
+    if (partitions.length === 0 || (await hasStarted())) return true
     try {
-      await this.#polled(this.#commits.send(ends))
+      await this.#polled(this.#commits.send(await this.#known.endsOf(partitions, 'LATEST')))
       return true
     } catch (error) {
       if (classifyError(error).kind !== 'rebalance') throw error
       // Another member has joined meanwhile.
-      return this.#known.hasOffsets(groupId)
+      return hasStarted()
     }
   }
 

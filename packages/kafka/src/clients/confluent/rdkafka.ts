@@ -97,20 +97,6 @@ export interface RdAdmin {
   disconnect(): void
   listTopics(options: Timed, done: Callback<readonly string[]>): void
   describeTopics(names: readonly string[], options: Timed, done: Callback<readonly RdTopic[]>): void
-  describeGroups(
-    ids: readonly string[],
-    options: Timed,
-    done: Callback<{
-      readonly groups: readonly (Failing & {
-        readonly members: readonly { readonly clientId: string }[]
-      })[]
-    }>,
-  ): void
-  listConsumerGroupOffsets(
-    groups: readonly { readonly groupId: string }[],
-    options: Timed,
-    done: Callback<readonly (Failing & { readonly partitions: readonly RdPartition[] })[]>,
-  ): void
   listOffsets(
     partitions: readonly {
       readonly topic: string
