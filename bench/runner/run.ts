@@ -6,6 +6,7 @@ import { guardBenchmark } from '../scenarios/guard.ts'
 import { httpBenchmark } from '../scenarios/http.ts'
 import { layoutsBenchmark } from '../scenarios/layouts.ts'
 import { ormsBenchmark } from '../scenarios/orms.ts'
+import { outboxBenchmark } from '../scenarios/outbox.ts'
 import { redisBenchmark } from '../scenarios/redis.ts'
 import { redisInboxBenchmark } from '../scenarios/redis-inbox.ts'
 import { rivalsBenchmark } from '../scenarios/rivals.ts'
@@ -28,6 +29,7 @@ const BENCHMARKS: Readonly<Record<string, Scenario>> = {
   redisInbox: redisInboxBenchmark,
   ...Object.fromEntries(brokerScenarios),
   orms: ormsBenchmark,
+  outbox: outboxBenchmark,
   rivals: rivalsBenchmark,
   http: httpBenchmark,
   growth: growthBenchmark,
