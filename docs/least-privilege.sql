@@ -5,11 +5,12 @@
 -- and every person a login of their own: the rules tell them apart by the login of the session.
 -- A test runs under these roles, for every sentence below.
 
--- Roles belong to the whole server: for a second database on it, leave these two lines out.
+-- Roles belong to the whole server: for a second database on it, leave these three lines out.
 create role onceward_consumer;
 create role onceward_operator;
+create role onceward_relay;
 
-grant usage on schema :"schema" to onceward_consumer, onceward_operator;
+grant usage on schema :"schema" to onceward_consumer, onceward_operator, onceward_relay;
 
 -- A consumer belongs to the login that registers it first. To give it to another: `update onceward.consumers set owner = …`
 -- as the owner of the tables. Members of the owning role share its consumers.
@@ -111,6 +112,16 @@ grant execute on function :"schema".claim_leases(json) to onceward_consumer;
 -- These grants do not prevent the following: a consumer that computes the event id of another consumer's event can take that id for
 -- itself, and the other one's event is then taken for a duplicate. Services that are hostile to each other need
 -- a schema each: `migrate(pool, { schema })`.
+
+---- A relay of the outbox: `startRelay`, `npx onceward relay`. A consumer that relays in its own process needs this role too.
+grant select on :"schema".migrations to onceward_relay;
+grant select, insert, update, delete on :"schema".outbox_leases to onceward_relay;
+
+-- It reads and deletes the messages of all consumers, and writes how often they were refused. It sends none, changes none,
+-- and sees no event.
+grant select, delete on :"schema".outbox_messages to onceward_relay;
+grant update (state, attempt, due_at, failed_at, error) on :"schema".outbox_messages to onceward_relay;
+create policy relay on :"schema".outbox_messages to onceward_relay using (true);
 
 ---- deadLetters(pool): list, show, replay, requeue, discard; forgetHistory(pool) after a restore, and the word that the clock is
 ---- right.

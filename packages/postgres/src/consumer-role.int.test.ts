@@ -1,7 +1,14 @@
-import { ConfigurationError } from '@onceward/core'
+import { ConfigurationError, type Destination } from '@onceward/core'
 import { systemRuntime, toCollected } from '@onceward/core/ports'
-import { database } from '@onceward/testing'
-import { fresh, newClaim, newEvent, registration, Steps } from '@onceward/testing/conformance'
+import { database, until } from '@onceward/testing'
+import {
+  fresh,
+  newClaim,
+  newEvent,
+  registration,
+  Steps,
+  silent,
+} from '@onceward/testing/conformance'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { passTime } from './fixtures/inbox.ts'
@@ -13,6 +20,7 @@ import {
   WINDOW_MS,
 } from './fixtures/least-privilege.ts'
 import { postgresLeases } from './index.ts'
+import { startRelay } from './outbox/relay.ts'
 import { pgInbox } from './pg.ts'
 
 let admin: pg.Pool
@@ -74,6 +82,31 @@ describe('the role of consumers', () => {
     for (const text of ['select from', 'delete from'].map((to) => `${to} least.outbox_messages`)) {
       await expect(countOf(roles.billing, text)).rejects.toMatchObject({ code: '42501' })
     }
+  })
+
+  it('leaves the messages to the role of relays, which publishes them and can do nothing else', async () => {
+    await scenario()
+    await admin.query('delete from least.outbox_messages')
+    await admin.query(`insert into least.outbox_messages (bucket, message_id, destination, key, envelope, payload)
+      select 0, 'm-' || n, 'a', 'k', '{"headers":{},"source":"s","type":"t","isJson":true}', '1' from generate_series(1, 2) n`)
+    const published: string[] = []
+    const publish: Destination['publish'] = async (messages) => {
+      // Refused once, so that it waits and holds the one behind it.
+      const isRefused = published.length === 0
+      published.push(...messages.map(({ id }) => id))
+      return messages.map(() => (isRefused ? { refused: new Error('no') } : undefined))
+    }
+    const options = { schema: 'least', destinations: { a: { batch: 1, publish } }, logger: silent }
+    await using relay = await startRelay({ pool: roles.relay, ...options })
+    await until(async () => (await countOf(admin, 'table least.outbox_messages')) === 0)
+    expect(published).toEqual(['m-1', 'm-1', 'm-2'])
+    await relay.figures()
+    for (const text of [
+      'table least.processed_events',
+      "update least.outbox_messages set payload = ''",
+      `insert into least.outbox_messages (bucket, message_id, destination, envelope, payload) values (0, '', '', '', '')`,
+    ])
+      await expect(roles.relay.query(text)).rejects.toMatchObject({ code: '42501' })
   })
 
   const other = "(select id from least.consumers where name = 'mailing')"

@@ -22,7 +22,7 @@ export function relayCommand(end: End): Command {
       '`destinations`; or it is a function, async or not, that returns them. At SIGTERM the relay finishes the calls in',
       'hand and gives its leases back. Any number of relays share the work.',
     ].join('\n'),
-    rights: 'select, insert, update and delete on the tables of the outbox: docs/outbox.md.',
+    rights: 'onceward_relay.',
     examples: ['relay --config relay.config.js'],
   })
   return made

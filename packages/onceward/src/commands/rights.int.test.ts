@@ -18,12 +18,12 @@ interface Roles extends AsyncDisposable {
 async function rolesOf({ pool, url }: Operated): Promise<Roles> {
   const suffix = randomBytes(4).toString('hex')
   const file = (await readFile(FILE, 'utf8'))
-    .replaceAll(/onceward_(consumer|operator)/g, `$&_${suffix}`)
+    .replaceAll(/onceward_(consumer|operator|relay)/g, `$&_${suffix}`)
     .replaceAll(':"schema"', 'onceward')
   await pool.query(file)
   await pool.query(`create role ops_${suffix} login in role onceward_operator_${suffix};
     create role app_${suffix} login in role onceward_consumer_${suffix}`)
-  const roles = ['onceward_consumer', 'onceward_operator', 'ops', 'app'].map(
+  const roles = ['onceward_consumer', 'onceward_operator', 'onceward_relay', 'ops', 'app'].map(
     (name) => `${name}_${suffix}`,
   )
   return {

@@ -139,7 +139,10 @@ class RunningRelay implements Relay {
 
   async start(): Promise<void> {
     const { signal, store } = this.#parts
+    const { leaseMs, runtime } = this.#settings
     await store.check()
+    // Not at once: it counts all that waits, and what a relay finds at its start is to leave first.
+    this.#watchAtMs = runtime.monotonic() + leaseMs
     await this.#renew()
     this.#stopWaking = onSent(() => {
       for (const loop of this.#loops) loop.wake()
