@@ -22,6 +22,15 @@ export type {
 
 // Stores.
 export type {
+  FenceClaimAnswer,
+  FenceMove,
+  FenceState,
+  OffsetRange,
+  OffsetStore,
+  PartitionClaim,
+  PartitionFence,
+} from './model/fence.ts'
+export type {
   Claim,
   ClaimResult,
   DoneMark,

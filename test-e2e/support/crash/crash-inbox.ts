@@ -37,5 +37,7 @@ function keysOf({ claim }: BeginRequest): readonly string[] {
       return claim.events.map(({ event }) => event.key)
     case 'none':
       return []
+    case 'move':
+      return claim.events.map(({ key }) => key)
   }
 }

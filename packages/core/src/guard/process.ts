@@ -9,14 +9,12 @@ import { type PendingEvent, toPendingEvent } from '../transaction/pending-event.
 import { end, failAll, isOver } from './end-event.ts'
 import { parkEvents } from './park-events.ts'
 import { observeParts, type Parts } from './parts.ts'
-import { type Processing, STORE_DOWN_MS } from './processing.ts'
+import { LARGEST_BATCH, type Processing, STORE_DOWN_MS } from './processing.ts'
 import { type Received, type ReceivedDeliveries, receive } from './receive.ts'
 import { claimAgain, runLeased } from './run-leased.ts'
+import { isPlaced, runPlaced } from './run-placed.ts'
 import { runWithoutKey } from './run-unclaimed.ts'
 import { takeSlot } from './take-slot.ts'
-
-/** Maximum number of events in one shared transaction (design.md §9). */
-const LARGEST_BATCH = 100
 
 type Lane = readonly Received[]
 
@@ -67,9 +65,10 @@ export async function processReceived(
     const left = stores.engine === undefined ? open : recall(processing, stores.engine, open)
     if (stores.leases !== undefined) await claim(processing, stores.leases, left)
     // 3. Run: the event's row, the handler and the commit in one transaction. Steps 4 and 5 follow in `end`.
-    const [only] = left
-    if (left.length === 1 && only !== undefined) await runOne(processing, only)
-    else await runAll(processing, left)
+    const byRow = left.some(isPlaced) ? await runPlaced(processing, left) : left
+    const [only] = byRow
+    if (byRow.length === 1 && only !== undefined) await runOne(processing, only)
+    else await runAll(processing, byRow)
   } catch (error) {
     // Only a defect of onceward gets here.
     failAll(processing, open, error)

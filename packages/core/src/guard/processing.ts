@@ -87,6 +87,9 @@ export function factsOf({ event, timings }: InFlightEvent, handlerMs?: number | 
   return { key: event.key, eventId: event.id, handlerMs, timings }
 }
 
+/** Maximum number of events in one shared transaction (design.md §9). */
+export const LARGEST_BATCH = 100
+
 /** Deferral while a store is down, ms, if the breaker has no better value. */
 export const STORE_DOWN_MS = 1_000
 

@@ -190,6 +190,9 @@ export function settingsOf(options: ResolvedOptions): GuardSettings {
     transaction: options.transaction,
     hasInbox: options.inbox !== undefined,
     hasLeases: options.leases !== undefined,
+    unfitForOffsets: (['afterCommit', 'leases', 'split'] as const).filter(
+      (name) => options[name] !== undefined,
+    ),
     lanesAreUsers: options.orderingKeyChosen,
   }
 }

@@ -3,9 +3,11 @@ import { createInFlight } from '../concurrency/in-flight.ts'
 import { RunCount } from '../concurrency/run-count.ts'
 import { ABORT_GRACE_MS, type StopSignals, stopSignals } from '../concurrency/stop-signals.ts'
 import { endsWithin, track } from '../concurrency/timeout.ts'
+import { eventIdOf } from '../identity/event-id.ts'
 import type { Publish } from '../model/dead-letter.ts'
 import type { Delivery } from '../model/delivery.ts'
-import { describeError } from '../model/errors.ts'
+import { ConfigurationError, describeError } from '../model/errors.ts'
+import type { FenceClaimAnswer, PartitionClaim, PartitionFence } from '../model/fence.ts'
 import type {
   Availability,
   Backlog,
@@ -23,6 +25,7 @@ import {
   type DeadLetterPublisher,
 } from '../settlement/publish-dead-letter.ts'
 import type { HandlerCall } from '../transaction/engine.ts'
+import { Fence } from '../transaction/partition-fence.ts'
 import { type BackgroundWork, backgroundOnDemand, startBackground } from './background.ts'
 import { createStoreOpener, isOfLeases, type OpenInbox, type OpenStores } from './open-stores.ts'
 import type { Background } from './parked.ts'
@@ -89,6 +92,17 @@ export class RunningGuard implements GuardPort {
 
   get closing(): AbortSignal {
     return this.#closing.signal
+  }
+
+  async claimPartition(claim: PartitionClaim): Promise<PartitionFence> {
+    const { engine } = await this.#openStores()
+    const offsets = engine?.session.offsets
+    if (offsets === undefined) throw new ConfigurationError(NO_OFFSETS)
+    const { topic, partition } = claim
+    const id = eventIdOf(this.#options.consumer, undefined, `kafka/${topic}/${partition}`)
+    const answer = await offsets.claim(id, claim)
+    if (answer.kind === 'claimed') return new Fence(id, claim, answer.state)
+    throw new ConfigurationError(otherPartition(this.#options.consumer, claim, answer.stored))
   }
 
   async open(): Promise<void> {
@@ -310,4 +324,24 @@ export class RunningGuard implements GuardPort {
 
 function closing(): Extract<Outcome, { kind: 'abandoned' }> {
   return { kind: 'abandoned', reason: 'closing' }
+}
+
+const NO_OFFSETS =
+  "`identity: 'offsets'` needs an inbox in Postgres, because no other keeps the offsets of partitions."
+
+type Stored = Extract<FenceClaimAnswer, { kind: 'other' }>['stored']
+
+/** Which of its names differs, and what to do. Nothing of the partition is read until then. */
+function otherPartition(consumer: string, claim: PartitionClaim, stored: Stored): string {
+  const { partition, topic } = claim
+  const what = `Partition ${partition} of topic '${topic}' is not the one whose offsets consumer '${consumer}' has stored: `
+  const reset = `Look with \`onceward offsets show --consumer ${consumer}\`, then say where to start with \`onceward offsets reset\`.`
+  if (stored.groupId !== claim.groupId) {
+    const groups = `those are of group '${stored.groupId}', and this consumer is in group '${claim.groupId}'. `
+    return `${what}${groups}Two groups of one consumer would take each other's partitions: use one group, or another \`consumer\`. If the group has got another name: ${reset}`
+  }
+  if (stored.clusterId !== claim.clusterId) {
+    return `${what}those are of cluster ${stored.clusterId}, and this one is ${claim.clusterId}, where records have other offsets. ${reset}`
+  }
+  return `${what}the topic was deleted and created again, and its offsets have begun anew. ${reset}`
 }

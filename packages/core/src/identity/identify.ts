@@ -242,8 +242,8 @@ function split(reading: Reading): MaybeAsync<Identified | undefined> {
 
 /** Before the schema runs, because validators such as Ajv may fill in defaults in the value that they were given. */
 function takeBodyFingerprint(reading: Reading): MaybeAsync<undefined> {
-  const { body, decoded, options, payload } = reading
-  if (options.fingerprint !== 'body') return undefined
+  const { body, decoded, delivery, options, payload } = reading
+  if (options.fingerprint !== 'body' || delivery.place !== undefined) return undefined
   const content = { body, decoded, payload }
   return andThen(fingerprintOf('body', content), (fingerprint) => {
     reading.fingerprint = fingerprint
@@ -264,7 +264,12 @@ function applySchema(reading: Reading): MaybeAsync<undefined> {
 
 /** The first resolver that finds a key decides. */
 function findKey(reading: Reading, first = 0): MaybeAsync<undefined> {
-  const { decoded, options } = reading
+  const { decoded, delivery, options } = reading
+  const { place } = delivery
+  if (place !== undefined) {
+    reading.key = place.fence.keyOf(place.offset)
+    return undefined
+  }
   const { eventKey } = options
   for (let at = first; at < eventKey.length; at++) {
     const resolver = eventKey[at] as OwnResolver
@@ -339,7 +344,8 @@ function takeFingerprint(reading: Reading): MaybeAsync<Identified> {
   const { body, decoded, fingerprint, key, options, orderingKey, payload } = reading
   if (key === undefined) return { kind: 'unguarded', payload, orderingKey }
   if (fingerprint !== undefined) return toIdentified(reading, key, fingerprint)
-  const rule = options.fingerprint
+  // One place has one record.
+  const rule = reading.delivery.place === undefined ? options.fingerprint : 'none'
   const content = { body, decoded, payload }
   const taking =
     typeof rule === 'function'

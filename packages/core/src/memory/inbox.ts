@@ -7,6 +7,7 @@ import type {
   PublishingRight,
 } from '../model/dead-letter.ts'
 import { isError, StoreUnavailableError } from '../model/errors.ts'
+import type { OffsetStore } from '../model/fence.ts'
 import type {
   BeginRequest,
   Begun,
@@ -30,6 +31,7 @@ import type {
 import type { CollectedMessage } from '../model/outbox.ts'
 import { fromJsonText } from '../support/json-text.ts'
 import { Attempts } from './attempts.ts'
+import { memoryOffsets } from './offsets.ts'
 import { MemoryStore } from './store.ts'
 import type { MemoryTables, ProcessedEventRow } from './tables.ts'
 import { begin } from './transaction.ts'
@@ -110,6 +112,7 @@ export class MemorySession<Tx> implements InboxSession<Tx> {
   readonly sendsMessages = true
   readonly secret: Uint8Array
   readonly messageCounts: MessageCounts
+  readonly offsets: OffsetStore
   readonly #store: MemoryStore
   readonly #tables: MemoryTables
   readonly #registration: ConsumerRegistration
@@ -131,6 +134,7 @@ export class MemorySession<Tx> implements InboxSession<Tx> {
     this.concurrency = registration.concurrency
     this.secret = store.secret
     this.messageCounts = store.messageCounts.of(consumer)
+    this.offsets = memoryOffsets(store.tables, registration.runtime)
     this.#store = store
     this.#tables = store.tables
     this.#registration = registration

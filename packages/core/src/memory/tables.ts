@@ -1,5 +1,6 @@
 import { systemRuntime } from '../concurrency/system-runtime.ts'
 import type { EventId, Fingerprint, Json, OwnerToken } from '../model/brands.ts'
+import type { FenceMove, FenceState, PartitionClaim } from '../model/fence.ts'
 import type { IdentifiedEvent, Known } from '../model/inbox.ts'
 import type { CollectedMessage } from '../model/outbox.ts'
 import type { Runtime } from '../model/runtime.ts'
@@ -112,11 +113,24 @@ export class RowLocks {
   }
 }
 
+/** A row of `kafka_offsets`. */
+export interface PartitionRow {
+  readonly of: PartitionClaim
+  readonly state: FenceState
+}
+
+/** Whether the owner of the move is the last one that has claimed the partition, and knows where it stands. */
+export function isMoving({ partitions }: MemoryTables, { epoch, id, old }: FenceMove): boolean {
+  const state = partitions.get(id)?.state
+  return state?.epoch === epoch && state.next === old
+}
+
 /** The tables, with committed data only. Each transaction keeps its own uncommitted changes. */
 export class MemoryTables {
   readonly rows: Map<EventId, ProcessedEventRow> = new Map()
   readonly troubles: Map<EventId, FailedEventRow> = new Map()
   readonly outbox: CollectedMessage[] = []
+  readonly partitions: Map<EventId, PartitionRow> = new Map()
   readonly locks: RowLocks = new RowLocks()
   #clock: Runtime | undefined
 
@@ -155,6 +169,11 @@ export class MemoryTables {
     }
     const remainingMs = Math.max(0, trouble.nextTryAtMs - nowMs)
     return { kind: 'waiting', fingerprint, remainingMs, attempt, alone }
+  }
+
+  move({ id, next, open }: FenceMove): void {
+    const row = this.partitions.get(id)
+    if (row !== undefined) this.partitions.set(id, { ...row, state: { ...row.state, next, open } })
   }
 
   change(id: EventId, row: Partial<ProcessedEventRow>, trouble: Partial<FailedEventRow>): void {

@@ -1,5 +1,6 @@
 import type { EventId, OwnerToken } from '../model/brands.ts'
 import type { OncewardError } from '../model/errors.ts'
+import type { FenceMove } from '../model/fence.ts'
 import type {
   BeginClaim,
   BeginRequest,
@@ -14,7 +15,7 @@ import type {
 } from '../model/inbox.ts'
 import type { Runtime } from '../model/runtime.ts'
 import type { Attempts } from './attempts.ts'
-import type { MemoryTables } from './tables.ts'
+import { isMoving, type MemoryTables } from './tables.ts'
 
 interface Session<Tx> {
   readonly tx: Tx
@@ -29,6 +30,14 @@ export async function begin<Tx>(session: Session<Tx>, request: BeginRequest): Pr
   const { tables, runtime } = session
   const { claim, waitMs } = request
   const transaction = new MemoryTransaction(session)
+  if (claim.kind === 'move') {
+    const { move } = claim
+    if (!(await tables.locks.take(move.id, transaction, waitMs, runtime))) return { kind: 'held' }
+    transaction.stageMove(move)
+    if (isMoving(tables, move)) return { kind: 'open', transaction, claimed: new Set() }
+    await transaction.rollback()
+    return { kind: 'none' }
+  }
   for (const { event, token } of toClaims(claim)) {
     const row = tables.rows.get(event.id)
     const isChanging =
@@ -57,6 +66,8 @@ function toClaims(
       return claim.events
     case 'none':
       return []
+    case 'move':
+      return []
     default:
       return claim satisfies never
   }
@@ -69,6 +80,7 @@ class MemoryTransaction<Tx> implements InboxTransaction<Tx> {
   readonly #locked = new Set<EventId>()
   #committed: ReadonlySet<EventId> = new Set()
   #ended = false
+  #move: FenceMove | undefined
   #revokedWith: OncewardError | undefined
 
   constructor(session: Session<Tx>) {
@@ -91,6 +103,12 @@ class MemoryTransaction<Tx> implements InboxTransaction<Tx> {
     if (isClaimable || (token !== undefined && row !== undefined)) this.#locked.add(event.id)
     else locks.release([event.id], this)
     if (!isClaimable) locks.leaveUnchanged(event.id)
+  }
+
+  /** Needs the lock of the partition. */
+  stageMove(move: FenceMove): void {
+    this.#locked.add(move.id)
+    this.#move = move
   }
 
   status(): TransactionStatus {
@@ -117,6 +135,7 @@ class MemoryTransaction<Tx> implements InboxTransaction<Tx> {
       })
     }
     for (const id of recovered) tables.troubles.delete(id)
+    if (this.#move !== undefined) tables.move(this.#move)
     tables.outbox.push(...sends)
     this.#committed = new Set(this.claimed.keys())
     this.#end()

@@ -1,3 +1,5 @@
+import type { DeliveryPlace } from './fence.ts'
+
 /** What the getters of an object read. Not enumerable: a copy has their values instead. */
 const STATE: unique symbol = Symbol('state of the getters')
 
@@ -85,6 +87,8 @@ export interface Delivery {
   readonly envelope?: Uint8Array | undefined
   /** The client's own message object. */
   readonly raw?: unknown
+  /** Given if the place of a record is the identity of its event: `consumeKafka` with `identity: 'offsets'`. */
+  readonly place?: DeliveryPlace | undefined
 }
 
 /**
@@ -96,11 +100,11 @@ export function copyDelivery<Changes extends object>(
   changes: Changes,
 ): Delivery & Changes {
   const { body, headers, source, contentType, contentEncoding, messageId, orderingKey } = delivery
-  const { deliveryCount, redelivered, raw } = delivery
+  const { deliveryCount, place, redelivered, raw } = delivery
   // A date of its own, because `setHours` changes the date that it is called on.
   const producedAt = delivery.producedAt && new Date(delivery.producedAt.getTime())
   const fields = { body, headers, source, contentType, contentEncoding, messageId, orderingKey }
-  const copy = { ...fields, producedAt, deliveryCount, redelivered, raw }
+  const copy = { ...fields, producedAt, deliveryCount, redelivered, raw, place }
   // A copy of a copy keeps only the original: a message that is held again and again is copied each time.
   const state = stateOf(delivery)
   const copied = state instanceof Copied ? state : new Copied(delivery)

@@ -2,6 +2,7 @@ import type { EpochMs } from './brands.ts'
 import type { Publish } from './dead-letter.ts'
 import type { Delivery, DeliverySource } from './delivery.ts'
 import { ConfigurationError } from './errors.ts'
+import type { PartitionClaim, PartitionFence } from './fence.ts'
 import type { Logger } from './logger.ts'
 import type { Runtime, SharePlan } from './runtime.ts'
 import type { DeferCause, Settlement } from './settlement.ts'
@@ -52,6 +53,8 @@ export interface GuardSettings {
   readonly transaction: 'each' | 'batch' | 'auto'
   readonly hasInbox: boolean
   readonly hasLeases: boolean
+  /** Options that need what the offset fence does not keep: a redelivery, or several events of one record. */
+  readonly unfitForOffsets?: readonly string[] | undefined
   /** The `orderingKey` option defines the lanes, so an adapter does not know which deliveries share one. */
   readonly lanesAreUsers: boolean
 }
@@ -109,6 +112,13 @@ export interface GuardPort {
   readonly settings: GuardSettings
   readonly runtime: Runtime
   readonly logger: Logger
+  /**
+   * Claims a partition whose offsets are the identity of its events.
+   *
+   * @throws {@link ConfigurationError} if the inbox keeps no offsets, or those of another cluster, topic or group.
+   * @throws {@link StoreUnavailableError}
+   */
+  claimPartition(claim: PartitionClaim): Promise<PartitionFence>
   /** Aborted when the guard is closed: nothing runs any more. */
   readonly closing: AbortSignal
   /**

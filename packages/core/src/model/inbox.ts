@@ -2,6 +2,7 @@ import type { EventId, EventKey, Fingerprint, Json, OwnerToken } from './brands.
 import type { DeadLetterRef, PublishingEnd, PublishingRight } from './dead-letter.ts'
 import type { Delivery } from './delivery.ts'
 import type { DeadlineExceededError, OncewardError } from './errors.ts'
+import type { FenceMove, OffsetStore } from './fence.ts'
 import type { InboxFigures, PoolUse } from './guard-reading.ts'
 import type { Logger } from './logger.ts'
 import type { CollectedMessage } from './outbox.ts'
@@ -95,6 +96,8 @@ export type BeginClaim =
   | { readonly kind: 'counted'; readonly events: readonly CountedEvent[] }
   /** No claim: `onMissingKey: 'unguarded'`. */
   | { readonly kind: 'none' }
+  /** Records of one partition, whose place is their identity. Claimed if the move changes the stored state. */
+  | { readonly kind: 'move'; readonly move: FenceMove; readonly events: readonly IdentifiedEvent[] }
 
 export interface BeginRequest {
   readonly claim: BeginClaim
@@ -252,6 +255,8 @@ export interface InboxSession<Tx> {
   readonly concurrency: number
   /** Its commits store the messages that handlers send. Left out: handlers cannot send. */
   readonly sendsMessages?: boolean | undefined
+  /** Keeps the offsets of partitions. Left out: an event has a key. */
+  readonly offsets?: OffsetStore | undefined
   /** Secret for hashed keys in logs and metrics. The same in all processes. */
   readonly secret: Uint8Array
   /**

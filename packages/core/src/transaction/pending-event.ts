@@ -1,4 +1,5 @@
 import type { EventId } from '../model/brands.ts'
+import type { FenceMove } from '../model/fence.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { BeginClaim, CountedEvent, IdentifiedEvent } from '../model/inbox.ts'
 
@@ -41,13 +42,14 @@ export function toPendingEvent(member: InFlightEvent): PendingEvent {
 export const laneOf = ({ member: { lane } }: PendingEvent): string | undefined => lane
 
 /** What the inbox is asked to claim. */
-export function claimOf(members: readonly PendingEvent[]): BeginClaim {
+export function claimOf(members: readonly PendingEvent[], move?: FenceMove): BeginClaim {
   const events: IdentifiedEvent[] = []
   const counted: CountedEvent[] = []
   for (const pending of members) {
     events.push(pending.member.event)
     if (pending.counted !== undefined) counted.push(pending.counted)
   }
+  if (move !== undefined) return { kind: 'move', move, events }
   return counted.length > 0 ? { kind: 'counted', events: counted } : { kind: 'fresh', events }
 }
 

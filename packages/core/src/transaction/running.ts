@@ -2,6 +2,7 @@ import { overtaking } from '../concurrency/lanes.ts'
 import type { StopSignals } from '../concurrency/stop-signals.ts'
 import { LATEST_START_MS } from '../model/attempt-rules.ts'
 import type { EventId, Json } from '../model/brands.ts'
+import type { FenceMove } from '../model/fence.ts'
 import type { Begun, InboxTransaction } from '../model/inbox.ts'
 import type { Release } from '../model/runtime.ts'
 import type { Engine } from './engine.ts'
@@ -11,6 +12,8 @@ import type { TransactionEnd } from './transaction-end.ts'
 
 export interface PartRequest {
   readonly members: readonly PendingEvent[]
+  /** Given if the place of the events is their identity: it is claimed in place of their rows. */
+  readonly move?: FenceMove | undefined
   /** Maximum wait for one row, ms. */
   readonly waitMs: number
   readonly signals: StopSignals
@@ -25,6 +28,8 @@ export interface Running {
   readonly unclaimed: readonly PendingEvent[]
   readonly signals: StopSignals
   readonly hold: Release
+  /** Nothing is stored of its events, so what the handlers return is ignored. */
+  readonly isPlaced: boolean
   /** What the handlers returned. Made for the first result, because most handlers return nothing. */
   results?: Map<EventId, Json>
   texts?: Map<EventId, string>
@@ -34,12 +39,13 @@ export interface Running {
 
 export function toRunning(
   engine: Engine,
-  { hold, members, signals }: PartRequest,
+  { hold, members, move, signals }: PartRequest,
   { claimed: ids, transaction }: Extract<Begun<unknown>, { kind: 'open' }>,
 ): Running {
   // No event is twice among the members.
-  const [claimed, unclaimed] = ids.size === members.length ? [members, []] : divided(members, ids)
-  return { engine, transaction, claimed, unclaimed, signals, hold }
+  const isAll = move !== undefined || ids.size === members.length
+  const [claimed, unclaimed] = isAll ? [members, []] : divided(members, ids)
+  return { engine, transaction, claimed, unclaimed, signals, hold, isPlaced: move !== undefined }
 }
 
 export const LATE = { kind: 'late' } as const

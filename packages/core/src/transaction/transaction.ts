@@ -40,7 +40,8 @@ export async function runTransaction(
   const { seenDone } = engine
   let likelyDone = true
   for (const { member } of members) likelyDone &&= seenDone.has(member.event.id)
-  const claim = claimOf(members)
+  const { move } = request
+  const claim = claimOf(members, move)
   const begun = await engine.session.begin({ claim, waitMs, budgetMs, likelyDone })
   if (engine.options.observe !== undefined)
     addTime(membersOf(members), 'claimMs', runtime.monotonic() - askedAtMs)
@@ -166,7 +167,7 @@ function runOf(
 function afterOne(running: Running, result: OneResult): TransactionFailure | undefined {
   const { end, pending, ran } = result
   pending.handlerMs = end.handlerMs
-  const hasResult = end.kind === 'returned' && end.value !== undefined
+  const hasResult = !running.isPlaced && end.kind === 'returned' && end.value !== undefined
   const failure =
     failureOf(running, result) ?? (hasResult ? keepResult(running, pending, end.value) : undefined)
   if (failure !== undefined || ran === running.claimed.length) return failure

@@ -14,6 +14,7 @@ import type {
   InboxSession,
   Known,
   MessageCounts,
+  OffsetStore,
   OwnerToken,
   ParkAnswer,
   PoolUse,
@@ -35,6 +36,7 @@ import { isWhole } from './bodies.ts'
 import { readDone } from './done-events.ts'
 import { figures } from './figures.ts'
 import { messageCounts } from './message-counts.ts'
+import { offsetStore } from './offsets.ts'
 import { park } from './parking.ts'
 import { due, endPublishing, takePublishing } from './publish-dead-letter.ts'
 import { refuse, resolveRefused } from './refused-messages.ts'
@@ -107,6 +109,7 @@ class PostgresSession<Tx> implements InboxSession<Tx> {
   readonly sendsMessages = true
   readonly secret: Uint8Array
   readonly messageCounts: MessageCounts
+  readonly offsets: OffsetStore
   readonly sweep: () => Promise<SweepStep | undefined>
   readonly poolUse?: () => PoolUse
   readonly #driver: Driver<Tx>
@@ -133,6 +136,7 @@ class PostgresSession<Tx> implements InboxSession<Tx> {
     const consumer = { driver, statements, consumerId, maxStoredBytes, maxAttempts }
     this.#context = { ...consumer, runtime, logger }
     this.messageCounts = messageCounts(this.#context)
+    this.offsets = offsetStore(this.#context)
     this.#worker = new Worker(this.#context)
     this.sweep = createSweep({ driver, statements, registration })
     if (driver.poolUse !== undefined) this.poolUse = driver.poolUse

@@ -3,6 +3,7 @@ import { type BodyStatements, bodyStatements } from './bodies.ts'
 import { type DeadLetterStatements, deadLetterStatements } from './dead-letters.ts'
 import { type FigureStatements, figureStatements } from './figures.ts'
 import { type LeaseStatements, leaseStatements } from './leases.ts'
+import { type OffsetStatements, offsetStatements } from './offsets.ts'
 import { type OperatorStatements, operatorStatements } from './operator.ts'
 import { type ParkingStatements, parkingStatements } from './parking.ts'
 import { type RefusedStatements, refusedStatements } from './refused.ts'
@@ -35,6 +36,7 @@ export interface Statements
     FigureStatements,
     RetentionStatements,
     LeaseStatements,
+    OffsetStatements,
     OperatorStatements,
     RequeueStatements,
     WorkerStatements {
@@ -57,6 +59,7 @@ export function createStatements(schema: string = DEFAULT_SCHEMA): Statements {
     ...figureStatements(quoted),
     ...retentionStatements(quoted),
     ...leaseStatements(quoted),
+    ...offsetStatements(quoted),
     ...operatorStatements(quoted),
     ...requeueStatements(quoted),
     ...workerStatements(quoted),

@@ -8,6 +8,7 @@ const RELIED_ON = [
     'consumers',
     'settings',
     'outbox_messages',
+    'kafka_offsets',
   ],
 ]
 

@@ -61,7 +61,8 @@ export function answeringTexts(
   }
   const limits = unknownBoundText(bounds)
   if (claim.kind === 'none') return [limits, answering(`select ${SESSION}, ${RESTORE}`)]
-  const texts = claimTexts(claim, { ...target, returning: ' returning event_id, xmin' })
+  const id = claim.kind === 'move' ? 'partition_id as event_id' : 'event_id'
+  const texts = claimTexts(claim, { ...target, returning: ` returning ${id}, xmin` })
   // Restored over the aggregate: in `returning`, the limit would be gone after the first row.
   const taken = `with taken as (${texts.at(-1)})`
   const all = `select ${IDS}, ${SESSION}, ${RESTORE} from taken`

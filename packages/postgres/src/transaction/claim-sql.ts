@@ -7,6 +7,7 @@ import {
   settingMs,
 } from '../driver/session-settings.ts'
 import { literal } from '../driver/sql-literal.ts'
+import { moveText } from '../statements/offsets.ts'
 
 /** Isolation level of business transactions. */
 export type Isolation = 'read committed' | 'repeatable read' | 'serializable'
@@ -149,6 +150,8 @@ export function claimTexts(claim: BeginClaim, target: ClaimTarget): string[] {
       return countedTexts(claim.events, target)
     case 'none':
       return []
+    case 'move':
+      return [`${moveText(claim.move, target.schema)}${target.returning}`]
   }
 }
 

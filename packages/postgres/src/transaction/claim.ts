@@ -16,7 +16,8 @@ const COUNTED_WAIT_MS = 2_000
 const MAX_SETTING_MS = 2_147_483_647
 
 export function countOf(claim: BeginClaim): number {
-  return claim.kind === 'none' ? 0 : claim.events.length
+  if (claim.kind === 'none') return 0
+  return claim.kind === 'move' ? 1 : claim.events.length
 }
 
 /** The time limits of a request as settings: whole milliseconds, and never 0, which means no limit. */
@@ -121,6 +122,7 @@ export function claimedByCount(claim: BeginClaim, rowCount: number): ReadonlySet
   const ids = new Set<EventId>()
   if (rowCount === 0) return ids
   if (claim.kind === 'fresh') for (const { id } of claim.events) ids.add(id)
+  if (claim.kind === 'move') ids.add(claim.move.id)
   if (claim.kind === 'counted') for (const { event } of claim.events) ids.add(event.id)
   return ids
 }

@@ -1,3 +1,4 @@
+import { ConfigurationError } from '@onceward/core'
 import { isOwnerLive } from '@onceward/core/adapter'
 import type {
   BeginClaim,
@@ -34,6 +35,8 @@ export function toClaims(claim: BeginClaim, keys: InboxKeys): readonly RowClaim[
       return claim.events.map(({ event, token }) => rowOf(event, token))
     case 'none':
       return []
+    case 'move':
+      throw new ConfigurationError('A Redis inbox keeps no offsets. Use a Postgres inbox.')
     default:
       return claim satisfies never
   }

@@ -84,6 +84,7 @@ export function handMadeGuard(settings: Partial<GuardSettings> = {}): HandMadeGu
     runtime: clock.runtime,
     logger: { debug: log('debug'), info: log('info'), warn: log('warn'), error: log('error') },
     open: () => state.open(),
+    claimPartition: () => Promise.reject(new Error('this port keeps no offsets')),
     availability: () => state.availability,
     outages: () => [],
     backlog: () => undefined,
