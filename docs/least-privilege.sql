@@ -27,6 +27,7 @@ alter table :"schema".consumers enable row level security;
 alter table :"schema".audit enable row level security;
 alter table :"schema".workers enable row level security;
 alter table :"schema".outbox_messages enable row level security;
+alter table :"schema".kafka_offsets enable row level security;
 
 ---- A guard: claims, verdicts, dead letters, sweep.
 grant select on :"schema".migrations to onceward_consumer;
@@ -99,6 +100,11 @@ create policy consumer on :"schema".workers to onceward_consumer
 -- It sends messages, and neither reads nor changes them afterwards.
 grant insert on :"schema".outbox_messages to onceward_consumer;
 create policy consumer_sends on :"schema".outbox_messages for insert to onceward_consumer with check (true);
+
+-- It keeps the offsets of its consumers with identity: 'offsets'.
+grant select, insert, update on :"schema".kafka_offsets to onceward_consumer;
+create policy consumer on :"schema".kafka_offsets to onceward_consumer
+  using (consumer_id = any ((select :"schema".my_consumers())::integer[]));
 
 -- It reads the settings, and moves the place and the time of the sweep, which all guards share.
 grant select on :"schema".settings to onceward_consumer;
@@ -176,6 +182,10 @@ create policy operator_reads on :"schema".outbox_messages for select to onceward
 create policy operator_replays on :"schema".outbox_messages for update to onceward_operator
   using (state = 'x') with check (state = 'q');
 create policy operator_discards on :"schema".outbox_messages for delete to onceward_operator using (state = 'x');
+
+-- It reads the offsets of consumers, and says where they go on.
+grant select, update on :"schema".kafka_offsets to onceward_operator;
+create policy operator on :"schema".kafka_offsets to onceward_operator using (true);
 
 -- A replay lets the message be read again.
 grant select, delete on :"schema".suspect_messages to onceward_operator;

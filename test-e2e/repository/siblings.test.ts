@@ -37,6 +37,7 @@ const OPTIONS: Readonly<Record<string, string>> = {
   claimIdleMs: 'redis-streams',
   bodyField: 'redis-streams',
   orderingField: 'redis-streams',
+  identity: 'kafka',
   keepEntries: 'redis-streams',
 }
 

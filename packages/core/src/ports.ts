@@ -22,6 +22,7 @@ export type {
 
 // Stores.
 export type {
+  DeliveryPlace,
   FenceClaimAnswer,
   FenceMove,
   FenceState,

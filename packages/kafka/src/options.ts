@@ -57,6 +57,14 @@ export interface ConsumeKafkaOptions extends ConsumeOptions, KafkaOptions {
    */
   readonly fromBeginning?: boolean | undefined
   /**
+   * What identifies an event. `key`: the guard's event key. `offsets`: cluster, topic, partition and offset of the record,
+   * so that clean records store nothing. A record that its producer sends twice has two offsets, and runs twice.
+   * Needs a Postgres inbox and `transaction: 'batch'` or `createBatchGuard`, without `leases`, `split` and `afterCommit`.
+   *
+   * @defaultValue `key`
+   */
+  readonly identity?: 'key' | 'offsets' | undefined
+  /**
    * Further settings of the consumer. The defaults are `sessionTimeout` ({@link DEFAULTS}, with a lease store the
    * guard's `leaseMs` up to 30 s), `heartbeatInterval` (a sixth of it), `maxWaitTimeInMs` ({@link DEFAULTS}), `retry`,
    * and `allowAutoTopicCreation: false`.
@@ -100,6 +108,7 @@ export interface Settings extends RunSettings {
 export interface ConsumerSettings extends Settings {
   readonly topics: readonly (string | RegExp)[]
   readonly fromBeginning: boolean
+  readonly identity: 'key' | 'offsets'
   readonly consumer: ConsumerConfig & {
     readonly sessionTimeout: number
     readonly heartbeatInterval: number
@@ -116,7 +125,7 @@ const OWN_NAMES: KnownNames<KafkaOptions> = {
 const WRAP_NAMES: KnownNames<WrapKafkaOptions> = { ...RUN_NAMES, ...OWN_NAMES }
 const CONSUMER_NAMES: KnownNames<ConsumeKafkaOptions> = {
   ...{ ...CONSUME_NAMES, ...OWN_NAMES },
-  ...{ topics: true, groupId: true, fromBeginning: true, consumer: true },
+  ...{ topics: true, groupId: true, fromBeginning: true, identity: true, consumer: true },
 }
 const TARGET_NAMES = ['producer', 'topic']
 
@@ -147,6 +156,7 @@ export function resolveConsumerSettings(
     ...commonProblems(options, guard),
     ...runOptionProblems(options),
     ...typeProblems('fromBeginning', options.fromBeginning, 'boolean'),
+    ...identityProblems(options, guard),
     ...typeProblems('consumer', options.consumer, 'object'),
   ])
   const consumer = consumerConfigOf(options, guard)
@@ -158,6 +168,7 @@ export function resolveConsumerSettings(
     graceMs: Math.min(GRACE_MS, Math.floor(rebalanceTimeout / 3)),
     topics: options.topics,
     fromBeginning: options.fromBeginning ?? true,
+    identity: options.identity ?? 'key',
     consumer,
     mayRestart: options.consumer?.retry?.restartOnFailure,
   }
@@ -262,6 +273,40 @@ function topicProblems({ topics, deadLetter }: ConsumeKafkaOptions): readonly st
     `Expected \`deadLetter.topic\` to be another topic than those consumed, got \`${shown(String(deadLetter.topic))}\`: a dead ` +
       'message would come back again and again.',
   ]
+}
+
+function identityProblems(
+  { identity }: ConsumeKafkaOptions,
+  { hasInbox, hasLeases, transaction, unfitForOffsets = [] }: GuardSettings,
+): readonly string[] {
+  const given: unknown = identity
+  if (given === undefined || given === 'key') return []
+  if (given === 'both') {
+    return [
+      "`identity: 'both'` does not exist: whether a key was there before can only be told with a row for each key, and then the rows are the guard. Use `key`.",
+    ]
+  }
+  if (given !== 'offsets')
+    return [`Expected \`identity\` to be \`key\` or \`offsets\`, got ${quoted(given)}.`]
+  const needs = "`identity: 'offsets'` needs"
+  return [
+    ...(hasInbox ? [] : [`${needs} an inbox in Postgres, where the offsets are kept.`]),
+    ...(transaction === 'batch'
+      ? []
+      : [
+          `${needs} \`transaction: 'batch'\` or createBatchGuard(), got \`${transaction}\`: the offset of a partition moves on in order, so its records cannot commit one beside the other.`,
+        ]),
+    ...[...(hasLeases ? ['leases'] : []), ...unfitForOffsets].map(
+      (name) => `${needs} a guard without \`${name}\`. ${UNFIT[name] ?? ''}`,
+    ),
+  ]
+}
+
+/** Why an option of the guard does not go with `identity: 'offsets'`. */
+const UNFIT: Readonly<Record<string, string>> = {
+  afterCommit: 'A record that is done is not delivered again, so the call could be lost.',
+  leases: 'One member owns a partition, so there is nothing to lease.',
+  split: 'The items of one record would have one identity.',
 }
 
 function groupProblems({ groupId, consumer }: ConsumeKafkaOptions): readonly string[] {

@@ -6,6 +6,7 @@ import { deadLettersCommand } from './commands/dead-letters.ts'
 import { doctorCommand } from './commands/doctor.ts'
 import { explainCommand } from './commands/explain.ts'
 import { migrateCommand } from './commands/migrate.ts'
+import { offsetsCommand } from './commands/offsets.ts'
 import { outboxCommand } from './commands/outbox.ts'
 import { relayCommand } from './commands/relay.ts'
 import { statusCommand, watchCommand } from './commands/status.ts'
@@ -33,7 +34,7 @@ export function createProgram(end: (code: ExitCode) => void): Command {
     .exitOverride()
   const commands = [
     ...[migrateCommand, doctorCommand, explainCommand, deadLettersCommand],
-    ...[outboxCommand, relayCommand],
+    ...[outboxCommand, relayCommand, offsetsCommand],
     ...[statusCommand, watchCommand, sweepCommand, consoleCommand],
   ]
   for (const make of commands) program.addCommand(make(end))

@@ -70,7 +70,13 @@ describe.each(Object.keys(BUNDLERS))('a program bundled by %s into one file', (b
     ['minified', true],
   ])('%s has the SQL and the Lua, and outlives a lost connection', async (_, minify) => {
     expect(await runBundle(bundler, minify)).toEqual({
-      applied: ['000001-inbox.sql', '000002-leases.sql', '000003-workers.sql', '000004-outbox.sql'],
+      applied: [
+        '000001-inbox.sql',
+        '000002-leases.sql',
+        '000003-workers.sql',
+        '000004-outbox.sql',
+        '000005-kafka-offsets.sql',
+      ],
       settled: {
         pg: ['processed', 'duplicate'],
         kysely: ['processed', 'duplicate'],

@@ -42,6 +42,14 @@ const OWN: Docs<OwnOption<ConsumeKafkaOptions> | ConsumerSetting> = {
     reason:
       '`false` skips the records that are in the log at the first start of the group, and no others.',
   },
+  identity: {
+    type: "'key' | 'offsets'",
+    default: '`key`',
+    meaning:
+      'What identifies an event: its key, or the place of its record. See [offsets as identity](kafka.md#offsets-as-identity).',
+    reason:
+      'Keys also find the copies of a producer. With `offsets` such a copy runs again, and clean records store nothing.',
+  },
   partitionsConsumedConcurrently: {
     type: 'integer, 1–1000',
     unit: 'partitions',

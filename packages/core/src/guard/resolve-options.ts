@@ -179,6 +179,7 @@ function impossibleTogether(options: object, caller: string): readonly string[] 
 
 /** The settings that adapters need, of options with defaults. */
 export function settingsOf(options: ResolvedOptions): GuardSettings {
+  const unfit = (['afterCommit', 'split'] as const).filter((name) => options[name] !== undefined)
   return {
     consumer: options.consumer,
     concurrency: options.concurrency,
@@ -190,9 +191,7 @@ export function settingsOf(options: ResolvedOptions): GuardSettings {
     transaction: options.transaction,
     hasInbox: options.inbox !== undefined,
     hasLeases: options.leases !== undefined,
-    unfitForOffsets: (['afterCommit', 'leases', 'split'] as const).filter(
-      (name) => options[name] !== undefined,
-    ),
+    unfitForOffsets: unfit.length === 0 ? undefined : unfit,
     lanesAreUsers: options.orderingKeyChosen,
   }
 }

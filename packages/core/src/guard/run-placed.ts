@@ -23,8 +23,7 @@ interface Run {
   readonly fence: Fence
 }
 
-export const isPlaced = ({ member }: Received): boolean =>
-  member.event.delivery.place !== undefined
+export const isPlaced = ({ member }: Received): boolean => member.event.delivery.place !== undefined
 
 /**
  * Step 3 for events whose place is their identity (design.md §14): clean records run in a transaction that moves their
@@ -64,7 +63,10 @@ const eventsOf = (placed: readonly Placed[]): readonly Received[] =>
 
 async function runOfFence(run: Run, placed: readonly Placed[]): Promise<readonly Received[]> {
   const { fence, processing } = run
-  const open = placed.filter(({ event }) => !isOver(processing, event))
+  // Records of one lane may come together, and a partition moves on in order.
+  const open = placed
+    .filter(({ event }) => !isOver(processing, event))
+    .toSorted((one, two) => one.place.offset - two.place.offset)
   if (fence.isLost) return lost(run, open)
   const { byPlace, byRow } = judged(run, open)
   // A suspect is counted before it runs. A later event of its lane must not overtake it.
@@ -72,9 +74,13 @@ async function runOfFence(run: Run, placed: readonly Placed[]): Promise<readonly
   const isTroubled = ({ event: { member } }: Placed): boolean =>
     member.suspect || (member.lane !== undefined && lanes.has(member.lane))
   if (byPlace.some(isTroubled)) return [...byRow, ...(await except(run, byPlace))]
+  const before = byRow.length
   for (const part of chunks(byPlace, LARGEST_BATCH)) {
     const left = part.filter(({ event }) => !isOver(processing, event))
-    if (left.length > 0) byRow.push(...(await runClean(run, left)))
+    if (left.length === 0) continue
+    // Behind records that run later, by their rows, no record of their lanes may run.
+    const isBehind = byRow.length > before
+    byRow.push(...(await (isBehind ? except(run, left) : runClean(run, left))))
   }
   return byRow
 }

@@ -70,7 +70,7 @@ export class Fence implements PartitionFence {
     return turn
   }
 
-  /** The move that makes the records done. Records before them that did not run become exceptions. */
+  /** The move that makes the records done, in the order of their offsets. Records before them that did not run become exceptions. */
   passing(places: readonly DeliveryPlace[]): FenceMove {
     return this.#moveOver(places, [])
   }

@@ -11,6 +11,8 @@ import type { RecordSender } from './producers.ts'
 export interface KafkaClientPort {
   /** As its package is called. */
   readonly name: string
+  /** Whether its source claims partitions in the inbox, for `identity: 'offsets'`. */
+  readonly keepsOffsets?: boolean | undefined
   /** @throws {@link ConfigurationError} for options of `consumeKafka` that only another client has. */
   readonly check: (settings: ConsumerSettings) => void
   /** Asks the cluster on a connection of its own, in bounded time. Rejects with an error of the client. */

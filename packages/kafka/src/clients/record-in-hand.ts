@@ -10,15 +10,17 @@ export class RecordInHand implements InHand {
   state: InHand['state'] = 'waiting'
   dueMs = 0
   readonly #clusterId: string | undefined
+  readonly #place: Delivery['place']
   #delivery: Delivery | undefined
   #lane: string | undefined
   #failures = 0
   #isSuspect = false
 
-  constructor(record: KafkaRecord, clusterId: string | undefined) {
+  constructor(record: KafkaRecord, clusterId: string | undefined, place?: Delivery['place']) {
     this.record = record
     this.bytes = bytesOf(record)
     this.#clusterId = clusterId
+    this.#place = place
   }
 
   get lane(): string | undefined {
@@ -45,7 +47,8 @@ export class RecordInHand implements InHand {
   }
 
   #made(): Delivery {
-    const delivery = toDelivery(this.record, this.#clusterId)
+    const made = toDelivery(this.record, this.#clusterId)
+    const delivery = this.#place === undefined ? made : copyDelivery(made, { place: this.#place })
     if (!this.#isSuspect) return delivery
     const deliveryCount = this.#failures === 0 ? undefined : 1 + this.#failures
     return copyDelivery(delivery, { redelivered: true, deliveryCount })

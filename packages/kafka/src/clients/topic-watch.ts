@@ -54,6 +54,11 @@ export class TopicWatch {
     return this.#clusterId
   }
 
+  /** By name, as last read. */
+  get ids(): ReadonlyMap<string, string> {
+    return this.#ids
+  }
+
   /** Named topics that do not exist. */
   get missing(): readonly string[] {
     const { subscriptions } = this.#options

@@ -29,7 +29,13 @@ async function tables(schema: string): Promise<string[]> {
   return rows.map(({ tablename }) => tablename)
 }
 
-const FILES = ['000001-inbox.sql', '000002-leases.sql', '000003-workers.sql', '000004-outbox.sql']
+const FILES = [
+  '000001-inbox.sql',
+  '000002-leases.sql',
+  '000003-workers.sql',
+  '000004-outbox.sql',
+  '000005-kafka-offsets.sql',
+]
 
 describe('migrate', () => {
   it('creates the tables in the given schema, even if its name must be quoted', async () => {
@@ -44,6 +50,7 @@ describe('migrate', () => {
       'event_results',
       'failed_event_parts',
       'failed_events',
+      'kafka_offsets',
       'leases',
       'migrations',
       'outbox_leases',

@@ -12,6 +12,7 @@ create table :"schema".kafka_offsets (
   partition integer not null,
   claimed_at timestamptz not null default now(),
   topic text not null,
+  -- Empty after a reset: the next claim decides.
   topic_id text not null,                   -- another one: the topic was created again
   cluster_id text not null,
   group_id text not null                    -- escaped as in JSON strings

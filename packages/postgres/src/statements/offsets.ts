@@ -20,8 +20,9 @@ export function offsetStatements(schema: string): OffsetStatements {
 insert into ${schema}.kafka_offsets as o (partition_id, consumer_id, topic, partition, topic_id, cluster_id, group_id, next_offset)
 select $1::text::uuid, $2::text::integer, c ->> 'topic', (c ->> 'partition')::integer, c ->> 'topicId', c ->> 'clusterId', c ->> 'groupId', (c ->> 'startsAt')::bigint
 from (select $3::text::json as c) as claim
-on conflict (partition_id) do update set epoch = o.epoch + 1, claimed_at = now()
-  where o.cluster_id = excluded.cluster_id and o.topic_id = excluded.topic_id and o.group_id = excluded.group_id
+on conflict (partition_id) do update set epoch = o.epoch + 1, claimed_at = now(),
+  cluster_id = excluded.cluster_id, topic_id = excluded.topic_id, group_id = excluded.group_id
+  where o.cluster_id in ('', excluded.cluster_id) and o.topic_id in ('', excluded.topic_id) and o.group_id in ('', excluded.group_id)
 returning ${STATE}`,
     readPartition: `select ${STATE} from ${schema}.kafka_offsets where partition_id = $1::text::uuid`,
   }

@@ -1,6 +1,8 @@
+import type { DeliveryPlace, PartitionFence } from '@onceward/core/ports'
 import type { EachBatchPayload, KafkaMessage, OffsetsByTopicPartition } from 'kafkajs'
 import { rebalanceIn } from '../../errors.ts'
 import { type InHand, type Partition, Progress } from '../../offsets.ts'
+import type { FetchedAt } from '../fences.ts'
 import { RecordInHand } from '../record-in-hand.ts'
 import { ownBytes } from './own-bytes.ts'
 
@@ -9,6 +11,8 @@ export interface FetchedOptions {
   /** The lane of all records if the guard finds lanes itself; otherwise each record's key is its lane. */
   readonly sharedLane: string | undefined
   readonly nowMs: number
+  /** Given if the places of the records are their identity. */
+  readonly fence?: PartitionFence | undefined
   /** Whether the group may have committed a higher offset than that of the first record. */
   readonly isSetBack: boolean
 }
@@ -51,17 +55,19 @@ export class FetchedBatch implements Partition {
   /** kafkajs rejoins when it gets this error. */
   rebalance: { readonly error: Error; readonly atMs: number } | undefined
   readonly #clusterId: string | undefined
+  readonly #fence: PartitionFence | undefined
   #payload: EachBatchPayload
   #released = Promise.withResolvers<void>()
   #committed: string | undefined
 
   constructor(payload: EachBatchPayload, options: FetchedOptions) {
-    const { clusterId, isSetBack, nowMs, sharedLane } = options
+    const { clusterId, fence, isSetBack, nowMs, sharedLane } = options
     const { topic, partition, messages } = payload.batch
     this.topic = topic
     this.partition = partition
     this.#payload = payload
     this.#clusterId = clusterId
+    this.#fence = fence
     this.openedAtMs = nowMs
     this.lastKnownAtMs = nowMs
     this.lastCommitAtMs = nowMs
@@ -132,6 +138,11 @@ export class FetchedBatch implements Partition {
     if (!this.isOver) ownBytes(this.#payload.batch)
   }
 
+  /** What is settled need not be an exception any more. */
+  settled(): void {
+    this.#fence?.settledTo(Number(this.#next))
+  }
+
   lose(): void {
     this.isLost = true
     this.stop.abort()
@@ -187,10 +198,18 @@ export class FetchedBatch implements Partition {
     return this.progress.lowest?.record.message.offset ?? this.end
   }
 
-  #itemsOf({ batch: { topic, partition, messages } }: EachBatchPayload): readonly InHand[] {
-    const toItem = (message: KafkaMessage): InHand =>
-      new RecordInHand({ topic, partition, message }, this.#clusterId)
-    return messages.map(toItem)
+  #itemsOf({ batch }: EachBatchPayload): readonly InHand[] {
+    const { topic, partition, messages } = batch
+    const toItem = (message: KafkaMessage, place?: DeliveryPlace): InHand =>
+      new RecordInHand({ topic, partition, message }, this.#clusterId, place)
+    const fence = this.#fence
+    if (fence === undefined) return messages.map((message) => toItem(message))
+    let from = fetchedAt(batch).position
+    return messages.flatMap((message) => {
+      const place = { fence, from, offset: Number(message.offset) }
+      from = place.offset + 1
+      return fence.isDone(place.offset) ? [] : [toItem(message, place)]
+    })
   }
 }
 
@@ -222,6 +241,12 @@ class NotJoinedError extends Error {
   constructor() {
     super('the group is rebalancing, and no join has ended it')
   }
+}
+
+/** kafkajs' types leave out what was asked for. */
+export function fetchedAt(batch: EachBatchPayload['batch']): FetchedAt {
+  const { fetchedOffset } = batch as typeof batch & { readonly fetchedOffset: string }
+  return { position: Number(fetchedOffset), end: Number(batch.highWatermark) }
 }
 
 const after = (offset: string): string => String(BigInt(offset) + 1n)

@@ -2,11 +2,14 @@ import type { GuardPort } from '@onceward/core/adapter'
 import type { ConsumerGroupJoinEvent, EachBatchPayload } from 'kafkajs'
 import { Assignment, type Partition, Pauses, type Pausing } from '../../offsets.ts'
 import type { Settings } from '../../options.ts'
+import type { Fences } from '../fences.ts'
 import { Suspicion } from '../suspicion.ts'
 import { Commits } from './commits.ts'
-import { FetchedBatch, refuseIfRebalancing } from './fetched-batch.ts'
+import { FetchedBatch, fetchedAt, refuseIfRebalancing } from './fetched-batch.ts'
 import { OpenBatches } from './open-batches.ts'
 
+/** Before a partition is claimed again that could not be claimed. */
+const CLAIM_AGAIN_MS = 1_000
 /** How often a batch sends heartbeats, commits, and checks whether its callback should return to kafkajs. */
 const BEAT_MS = 250
 /** Between two commits of a partition whose records take long; checked with each beat. */
@@ -21,6 +24,8 @@ type Joined = Pick<ConsumerGroupJoinEvent['payload'], 'memberId' | 'memberAssign
 export interface PartitionBatchesOptions {
   readonly port: GuardPort
   readonly settings: Settings
+  /** With `identity: 'offsets'`. */
+  readonly fences?: Fences | undefined
   /** Called when records may run now. */
   readonly onRunnable: () => void
 }
@@ -28,6 +33,8 @@ export interface PartitionBatchesOptions {
 /** The unsettled records, from the fetch to the commit of their offset. */
 export class PartitionBatches {
   clusterId: string | undefined
+  /** By name. */
+  topicIds: ReadonlyMap<string, string> = new Map()
   readonly #options: PartitionBatchesOptions
   readonly #commits: Commits
   readonly #assignment = new Assignment()
@@ -97,6 +104,7 @@ export class PartitionBatches {
   joined({ memberId, memberAssignment }: Joined): void {
     const goesOn = this.#assignment.join(memberId, memberAssignment)
     this.#suspicion.assigned(this.#nowMs)
+    this.#options.fences?.assigned((each) => goesOn && this.#assignment.has(each))
     for (const batch of this.#open.all) {
       batch.rebalance = undefined
       if (!(goesOn && this.#assignment.has(batch) && batch.position())) this.#lose(batch)
@@ -175,6 +183,8 @@ export class PartitionBatches {
     await refuseIfRebalancing(payload, this.#isHeld)
     // Stale: fetched before a seek that is not carried out yet.
     if (this.#isStopping || payload.isStale() || !this.#assignment.has(payload.batch)) return
+    const { fences } = this.#options
+    if (fences !== undefined && !(await this.#claim(fences, payload))) return
     const before = this.#open.of(payload.batch)
     const batch = this.#continued(payload) ?? this.#take(payload, before !== undefined)
     if (batch.position()) this.#options.onRunnable()
@@ -182,6 +192,21 @@ export class PartitionBatches {
     this.met(batch)
     await this.#attend(batch)
     if (batch.rebalance !== undefined && !batch.isLost) throw batch.rebalance.error
+  }
+
+  /** Whether the records are read: the partition is claimed, and read from where the inbox says. */
+  async #claim(fences: Fences, payload: EachBatchPayload): Promise<boolean> {
+    const { batch } = payload
+    const topic = { clusterId: this.clusterId, topicId: this.topicIds.get(batch.topic) }
+    const answer = await fences.at(batch, topic, fetchedAt(batch))
+    if (this.#isStopping || payload.isStale() || !this.#assignment.has(batch)) return false
+    if (answer.kind === 'read') return true
+    if (answer.kind === 'seek') fences.seek(batch, answer.offset)
+    else {
+      const resume = this.rewind(batch)
+      this.#options.port.runtime.setTimer(resume, CLAIM_AGAIN_MS, { keepAlive: false })
+    }
+    return false
   }
 
   /** The open batch of the partition with the records added, if they follow. */
@@ -197,6 +222,7 @@ export class PartitionBatches {
   #take(payload: EachBatchPayload, isSetBack: boolean): FetchedBatch {
     const batch = new FetchedBatch(payload, {
       ...{ clusterId: this.clusterId, nowMs: this.#nowMs, isSetBack },
+      fence: this.#options.fences?.of(payload.batch),
       sharedLane: this.#options.port.settings.lanesAreUsers ? '' : undefined,
     })
     this.#suspicion.fetched(batch, this.#nowMs)
@@ -257,6 +283,8 @@ export class PartitionBatches {
 
   /** Records of the batch were fetched, settled or postponed. */
   met(batch: FetchedBatch): void {
+    batch.settled()
+    this.#options.fences?.look(batch)
     if (batch.isOver && this.#ending.delete(batch)) this.#settleIdle()
     else if (batch.attached) {
       if (batch.isOver || batch.progress.isDeferred(this.#nowMs)) batch.release()

@@ -1,6 +1,7 @@
 import { ConfigurationError } from '@onceward/core'
 import type { Cluster, Consumer, ConsumerCrashEvent, ConsumerHeartbeatEvent } from 'kafkajs'
 import type { KafkaClient } from '../../client.ts'
+import { Fences } from '../fences.ts'
 import { AGAIN, type ConsumerLife, type RecordSource, type SourceOptions } from '../port.ts'
 import { sharedGroup } from '../shared-group.ts'
 import { hideAborted } from './aborted.ts'
@@ -46,7 +47,8 @@ export class KafkajsSource implements RecordSource {
   constructor(options: KafkajsSourceOptions) {
     this.#options = options
     const { port, settings } = options
-    const batches = options.batches ?? new PartitionBatches(options)
+    const fences = settings.identity === 'offsets' ? this.#fences() : undefined
+    const batches = options.batches ?? new PartitionBatches({ ...options, fences })
     this.batches = batches
     this.#membership = new Membership(settings.consumer.groupId)
     this.#watchdog = new Watchdog(port.runtime, settings.consumer)
@@ -56,6 +58,16 @@ export class KafkajsSource implements RecordSource {
       isAnswered: () => this.#watchdog.silentMs < LIVELY_MS && !batches.isHeld,
       member: () => this.#membership.current,
       onChanged: () => this.#giveUp(AGAIN),
+    })
+  }
+
+  #fences(): Fences {
+    const { port, settings } = this.#options
+    return new Fences({
+      ...{ port, groupId: settings.consumer.groupId },
+      seek: ({ topic, partition }, offset) =>
+        this.#consumer?.seek({ topic, partition, offset: String(offset) }),
+      onOver: (error) => this.#giveUp(error),
     })
   }
 

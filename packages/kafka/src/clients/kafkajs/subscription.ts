@@ -57,6 +57,8 @@ export class Subscription {
       subscriptions: settings.topics,
       isAnswered,
       onAnew: (topic) => {
+        // Its offsets would be taken for those of the old topic. The next consumer's claim says so.
+        if (settings.identity === 'offsets') return this.#refuseAnew()
         const anew = { untilMs: port.runtime.monotonic() + ANEW_MS, read: new Set<number>() }
         this.#anew.set(topic, anew)
         return this.#readAnew(topic, anew)
@@ -94,6 +96,7 @@ export class Subscription {
     }
     const topics = [...(await this.#watch.begin(lookOf(cluster)))]
     batches.clusterId = this.#watch.clusterId
+    batches.topicIds = this.#watch.ids
     this.#tellDenied()
     await consumer.subscribe({ topics, fromBeginning: true })
     if (this.#hasStart) return
@@ -138,6 +141,10 @@ export class Subscription {
       port.logger.warn({ ...fields, vanished, fix }, text)
     }
     onChanged()
+  }
+
+  async #refuseAnew(): Promise<void> {
+    this.#options.onChanged()
   }
 
   /** Reads a topic that was created again from its beginning: kafkajs would continue at the old position (K23). */

@@ -1,0 +1,228 @@
+import { expect, test } from 'vitest'
+import { changed, changedInbox, silent } from '../../fixtures/inbox.ts'
+import { createShift } from '../../fixtures/shift.ts'
+import { memoryInbox, toDelivery } from '../../memory/index.ts'
+import type { Delivery, GuardEvent } from '../../model/delivery.ts'
+import { CommitUnknownError, FatalError } from '../../model/errors.ts'
+import type { PartitionClaim, PartitionFence } from '../../model/fence.ts'
+import { portOf } from '../../model/guard-port.ts'
+import type { Inbox, InboxTransaction } from '../../model/inbox.ts'
+import type { Settlement } from '../../model/settlement.ts'
+import { createGuard } from '../guard.ts'
+
+const CLAIM: PartitionClaim = {
+  ...{ clusterId: 'c', topicId: 't', topic: 'orders', partition: 0, groupId: 'billing' },
+  startsAt: 0,
+}
+
+/** Records of one partition. The effect of a run is its offset. */
+function setUp(inbox: Inbox<undefined> = memoryInbox()) {
+  const shift = createShift()
+  const effects: number[] = []
+  const claims: string[] = []
+  let staged: number[] = []
+  let fails: (offset: number) => unknown = () => undefined
+  const watched = changedInbox(inbox, (session) => ({
+    begin: async (request) => {
+      claims.push(request.claim.kind)
+      staged = []
+      const begun = await session.begin(request)
+      if (begun.kind !== 'open') return begun
+      const { transaction } = begun
+      const commit: InboxTransaction<undefined>['commit'] = async (asked) => {
+        const answer = await transaction.commit(asked)
+        if (answer.kind === 'committed') effects.push(...staged)
+        return answer
+      }
+      return { ...begun, transaction: changed(transaction, { commit }) }
+    },
+  }))
+  const guard = createGuard(
+    {
+      consumer: 'billing',
+      inbox: watched,
+      logger: silent,
+      transaction: 'batch',
+      runtime: shift.runtime,
+    },
+    async ({ payload }: GuardEvent<unknown>) => {
+      const { offset } = payload as { offset: number }
+      const error = fails(offset)
+      if (error !== undefined) throw error
+      staged.push(offset)
+      return offset
+    },
+  )
+  return {
+    ...{ claims, effects, guard, shift },
+    failWith: (how: typeof fails) => {
+      fails = how
+    },
+    claim: (more: Partial<PartitionClaim> = {}) =>
+      portOf(guard).claimPartition({ ...CLAIM, ...more }),
+  }
+}
+
+/** Records without anything between them. */
+const records = (fence: PartitionFence, offsets: readonly number[], more: Partial<Delivery> = {}) =>
+  offsets.map(
+    (offset): Delivery => ({
+      ...toDelivery({ offset }),
+      place: { fence, from: offset, offset },
+      ...more,
+    }),
+  )
+const range = (count: number): number[] => Array.from({ length: count }, (_, n) => n)
+const by = (settlement: Settlement): string =>
+  settlement.kind === 'ack' ? settlement.by : settlement.kind
+const ends = (settlements: readonly Settlement[]): readonly string[] => settlements.map(by)
+
+test('clean records have no rows, and are done by their place', async () => {
+  const { claim, claims, effects, guard } = setUp()
+  const fence = await claim()
+  expect(ends(await guard.processBatch(records(fence, [0, 1, 2])))).toEqual([
+    ...['processed', 'processed', 'processed'],
+  ])
+  expect(ends(await guard.processBatch(records(fence, [1, 2, 3])))).toEqual([
+    ...['duplicate', 'duplicate', 'processed'],
+  ])
+  expect({ effects, claims }).toEqual({ effects: [0, 1, 2, 3], claims: ['move', 'move'] })
+  const next = await claim()
+  expect([next.from, next.isDone(3), next.isDone(4)]).toEqual([4, true, false])
+  await guard.close()
+})
+
+test('a record that fails waits by its row, and those behind it are done by their place', async () => {
+  const { claim, claims, effects, failWith, guard, shift } = setUp()
+  const fence = await claim()
+  failWith((offset) => (offset === 1 ? new Error('not yet') : undefined))
+  const first = await guard.processBatch(records(fence, [0, 1, 2]))
+  expect(ends(first)).toEqual(['processed', 'defer', 'processed'])
+  fence.settledTo(1)
+  await guard.processBatch(records(fence, [3]))
+  expect(claims.at(-1)).toBe('move')
+  // A new owner starts at the record that waits.
+  const after = await claim()
+  expect([after.from, after.isDone(0), after.isDone(1), after.isDone(3)]).toEqual([
+    ...[1, true, false, true],
+  ])
+  failWith(() => undefined)
+  shift.forward(10_000)
+  expect(
+    ends(await guard.processBatch(records(after, [1, 2, 3, 4], { redelivered: true }))),
+  ).toEqual([...['processed', 'duplicate', 'duplicate', 'processed']])
+  expect(effects.toSorted()).toEqual([0, 1, 2, 3, 4])
+  await guard.close()
+})
+
+test('a dead record stays dead for the next owner', async () => {
+  const inbox = memoryInbox()
+  const { claim, effects, failWith, guard } = setUp(inbox)
+  failWith((offset) => (offset === 0 ? new FatalError('never') : undefined))
+  const fence = await claim()
+  expect(ends(await guard.processBatch(records(fence, [0, 1])))).toEqual([
+    'dead-letter',
+    'processed',
+  ])
+  failWith(() => undefined)
+  const after = await claim()
+  expect(ends(await guard.processBatch(records(after, [0, 1])))).toEqual([
+    'dead-letter',
+    'duplicate',
+  ])
+  expect(effects).toEqual([1])
+  expect(inbox.deadLetters().map(({ key }) => key)).toEqual(['c/t/0/1/0'])
+  await guard.close()
+})
+
+test('an owner that was replaced commits nothing', async () => {
+  const { claim, effects, guard } = setUp()
+  const zombie = await claim()
+  const fence = await claim()
+  expect(ends(await guard.processBatch(records(zombie, [0])))).toEqual(['abandon'])
+  expect([zombie.isLost, fence.isLost]).toEqual([true, false])
+  expect(ends(await guard.processBatch(records(fence, [0])))).toEqual(['processed'])
+  expect(ends(await guard.processBatch(records(zombie, [0, 1])))).toEqual(['abandon', 'abandon'])
+  expect(effects).toEqual([0])
+  await guard.close()
+})
+
+test.each([true, false])('the row answers an unknown COMMIT (arrived: %s)', async (arrives) => {
+  let isLost = true
+  const { claim, effects, guard } = setUp(
+    changedInbox(memoryInbox(), (session) => ({
+      begin: async (request) => {
+        const begun = await session.begin(request)
+        if (begun.kind !== 'open' || !isLost) return begun
+        isLost = false
+        const { transaction } = begun
+        const commit: InboxTransaction<undefined>['commit'] = async (asked) => {
+          if (arrives) await transaction.commit(asked)
+          else await transaction.rollback()
+          return { kind: 'unknown', error: new CommitUnknownError('lost') }
+        }
+        return { ...begun, transaction: changed(transaction, { commit }) }
+      },
+    })),
+  )
+  const fence = await claim()
+  const settlements = await guard.processBatch(records(fence, [0, 1]))
+  expect(settlements.map(({ kind }) => kind)).toEqual(['ack', 'ack'])
+  // The effects of the first COMMIT are not seen here.
+  expect(effects).toEqual(arrives ? [] : [0, 1])
+  await guard.close()
+})
+
+test('records behind a gap are done, and one that waits for its lane is not passed', async () => {
+  const { claim, guard } = setUp()
+  const fence = await claim()
+  const [first, , third] = records(fence, [0, 1, 2]) as [Delivery, Delivery, Delivery]
+  // Record 1 waits elsewhere.
+  await guard.processBatch([first, { ...third, place: { fence, from: 2, offset: 2 } }])
+  expect([0, 1, 2].map((offset) => fence.isDone(offset))).toEqual([true, false, true])
+  // A marker of a transaction is at 3.
+  await guard.processBatch(
+    records(fence, [4]).map((one) => ({ ...one, place: { fence, from: 3, offset: 4 } })),
+  )
+  expect((await claim()).from).toBe(1)
+  expect(fence.isDone(3)).toBe(true)
+  await guard.close()
+})
+
+test('records that come lane by lane are done, and none overtakes another of its lane', async () => {
+  const { claim, claims, effects, failWith, guard } = setUp()
+  const fence = await claim()
+  const lanes = records(fence, range(250)).map((one, n) => ({ ...one, orderingKey: `${n % 7}` }))
+  const byLane = lanes.toSorted((one, two) => Number(one.orderingKey) - Number(two.orderingKey))
+  await guard.processBatch(byLane)
+  expect(claims).toEqual(['move', 'move', 'move'])
+  expect([effects, fence.from]).toEqual([range(250), 250])
+  failWith((offset) => (offset === 253 ? new Error('not yet') : undefined))
+  const more = records(
+    fence,
+    range(250).map((n) => 250 + n),
+  )
+  const settlements = await guard.processBatch(more.map((one) => ({ ...one, orderingKey: 'one' })))
+  expect(ends(settlements).slice(0, 4)).toEqual(['processed', 'processed', 'processed', 'defer'])
+  expect(effects.length).toBe(253)
+  await guard.close()
+})
+
+test('a suspect is counted before it runs, as any event', async () => {
+  const { claim, claims, guard } = setUp()
+  const fence = await claim()
+  await guard.processBatch(records(fence, [0, 1], { redelivered: true }))
+  expect(claims).toEqual(['counted'])
+  await guard.close()
+})
+
+test.each([
+  ['clusterId', 'other', 'those are of cluster c, and this one is other'],
+  ['topicId', 'other', 'the topic was deleted and created again'],
+  ['groupId', 'other', 'use one group, or another `consumer`'],
+])('a partition with another %s is refused', async (name, value, why) => {
+  const { claim, guard } = setUp()
+  await claim()
+  await expect(claim({ [name]: value })).rejects.toThrow(why)
+  await guard.close()
+})
