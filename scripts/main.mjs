@@ -34,6 +34,14 @@ async function api(args) {
   return code === 0 ? runFromSource('scripts/api.ts', args) : report({ code, output })
 }
 
+/** A client with a native module is built first. */
+async function demo(args) {
+  const client = args[args.indexOf('--client') + 1] ?? ''
+  const isNative = args.includes('--client') && client.startsWith('confluent')
+  const code = isNative ? await runFromSource('scripts/confluent.ts', []) : 0
+  return code === 0 ? runFromSource('test-e2e/demo/main.ts', args) : code
+}
+
 function report({ code, output }) {
   if (code !== 0) console.log(output)
   return code
@@ -45,7 +53,7 @@ const COMMANDS = {
   docs: (args) => runFromSource('scripts/docs.ts', args),
   api,
   'build:confluent': (args) => runFromSource('scripts/confluent.ts', args),
-  demo: (args) => runFromSource('test-e2e/demo/main.ts', args),
+  demo,
   bench: (args) => runFromSource('bench/runner/run.ts', args),
   soak: (args) => runFromSource('test-e2e/soak/main.ts', args),
   simulate: (args) => runFromSource('test-e2e/simulation/run/main.ts', args),
