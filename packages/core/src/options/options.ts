@@ -280,8 +280,8 @@ export interface InboxGuardOptions<Payload, Tx, Decoded = unknown>
   readonly dedup?: undefined
   /**
    * `each` (default): one transaction per event. `batch`: one for the received events, which is bisected when one of them
-   * fails. `auto`: events that are in hand at the same time share a transaction while their handlers are quick and do not
-   * fail; otherwise as `each`.
+   * fails. `auto`: events that are in hand at the same time share a transaction while their handlers are quick; the more of
+   * them fail, the fewer share one; otherwise as `each`.
    */
   readonly transaction?: 'each' | 'batch' | 'auto' | undefined
   readonly onTakeover?: undefined

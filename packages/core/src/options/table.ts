@@ -158,9 +158,9 @@ export const OPTIONS: OptionTable = {
     default: 'each',
     rule: oneOf('each', 'batch', 'auto'),
     meaning:
-      "With an inbox. 'each': one transaction per event. 'batch': one for all received events, which is bisected when one fails. 'auto': events in hand share a transaction while their handlers are quick and do not fail.",
+      "With an inbox. 'each': one transaction per event. 'batch': one for all received events, which is bisected when one fails. 'auto': events in hand share a transaction while their handlers are quick and few of them fail.",
     reason:
-      "'each' isolates failures. 'batch' is several times faster if events do not compete for the same rows. 'auto' learns from what the handlers take, and goes back to 'each' when one fails.",
+      "'each' isolates failures. 'batch' is several times faster if events do not compete for the same rows. 'auto' learns from what the handlers take, and makes transactions smaller the more events fail.",
   },
   concurrency: {
     type: 'integer',
