@@ -40,8 +40,10 @@ describe('the registry of brokers', () => {
 /** Files that compare the adapters with one another, take what one of two brokers has alone, or start a program for some of them. */
 const COMPARING = [
   'test-e2e/behaviour/lambda/lambda.test.ts',
+  'test-e2e/behaviour/outbox/service.test.ts',
   'test-e2e/examples/servers.ts',
   'test-e2e/repository/siblings.test.ts',
+  'test-e2e/repository/structure.test.ts',
   'test-e2e/versions/table.ts',
   'test-e2e/versions/versions.test.ts',
 ]

@@ -21,7 +21,7 @@ const charges = async ({ pool }: SampleScenario): Promise<unknown[]> =>
 /** Sends the order twice; resolves when the sample has charged it `times` times and has ended at SIGTERM. */
 async function runConsumer(name: string, times: number, queue: SampleQueue): Promise<void> {
   const { scenario } = queue
-  expect(await runToEnd('migrate', scenario)).toContain('version 3, applied now: 000001')
+  expect(await runToEnd('migrate', scenario)).toMatch(/version \d+, applied now: 000001/)
   await queue.send(ORDER)
   await queue.send(ORDER)
   await using sample = run(name, scenario)
