@@ -15,7 +15,7 @@ const DEFAULT_RETRY = {
 }
 
 export async function consume(
-  { client: name, connection, topic, groupId, deadTopic, sessionMs }: KafkaSource,
+  { client: name, connection, topic, groupId, deadTopic, sessionMs, identity }: KafkaSource,
   guard: Guard,
   { onReceive }: DeliveryWatch,
 ): Promise<Consumption> {
@@ -36,6 +36,7 @@ export async function consume(
     topics: [topic],
     groupId,
     fromBeginning: true,
+    identity,
     deadLetter: { producer, topic: deadTopic },
     consumer: { sessionTimeout: sessionMs },
     drainMs: 5_000,

@@ -21,6 +21,8 @@ export interface KafkaSource extends Source {
   readonly sessionMs: number
   /** Of the workers. */
   readonly client: ClientName
+  /** Default: the key. */
+  readonly identity?: 'offsets' | undefined
 }
 
 /** A topic with its dead-letter topic. The workers' group has the topic's name. */
@@ -38,12 +40,13 @@ export interface Topic extends QueueUnderTest {
 export interface TopicOptions {
   readonly sessionMs?: number | undefined
   readonly groupId?: string | undefined
+  readonly identity?: 'offsets' | undefined
 }
 
 export async function createTopic(
   connection: KafkaConnection,
   name: string,
-  { sessionMs = 2_000, groupId = name }: TopicOptions = {},
+  { sessionMs = 2_000, groupId = name, identity }: TopicOptions = {},
 ): Promise<Topic> {
   // Brokers are killed while this client runs.
   const retry = { initialRetryTime: 100, maxRetryTime: 1_000, retries: 1_000 }
@@ -62,8 +65,10 @@ export async function createTopic(
   }
   await create(deadTopic, 1)
   await create(name, PARTITIONS)
-  const of = { topic: name, groupId, deadTopic, sessionMs }
-  const source = { kind: 'kafka', connection, client: drawnClient(), ...of } as const
+  const of = { topic: name, groupId, deadTopic, sessionMs, identity }
+  // Other clients do not keep offsets yet.
+  const worker = identity === undefined ? drawnClient() : 'kafkajs'
+  const source = { kind: 'kafka', connection, client: worker, ...of } as const
   const offsets = (): ReturnType<Topic['offsets']> => offsetsOf(admin, source)
   return {
     source,

@@ -155,6 +155,7 @@ export class CallerWorld {
         ...this.network,
         name: `row-${life.name}`,
       })),
+      isNameless: false,
     })
     const stores =
       composition === 'leases' ? { leases, onTakeover: 'dead-letter' } : { inbox, leases }

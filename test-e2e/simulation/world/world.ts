@@ -241,6 +241,7 @@ export class World {
       life,
       link: links.database,
       serverRuntime: this.#serverRuntime(life),
+      isNameless: this.plan.isPlain === true,
     })
     return { ...common, inbox, leases, transaction, deadlineMs: 9_000 } as unknown as Parameters<
       typeof createGuard

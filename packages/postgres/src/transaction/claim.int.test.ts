@@ -64,7 +64,7 @@ describe.each(CLIENTS)('a claim over $name', ({ make, name }) => {
       removed += 1
     })
     expect(await session.begin(fresh(done))).toMatchObject({ kind: 'none' })
-    expect(await session.begin(fresh(busy))).toEqual({ kind: 'held' })
+    expect(await session.begin({ ...fresh(busy), waitMs: WAIT_MS })).toEqual({ kind: 'held' })
     await end()
     await until(() => pool.idleCount === pool.totalCount)
     expect(removed).toBe(0)
@@ -115,7 +115,7 @@ describe.each(CLIENTS)('a claim over $name', ({ make, name }) => {
     await (await session.begun(done)).transaction.commit(NOTHING)
     const other = await pool.connect()
     await other.query('begin; lock table onceward.processed_events')
-    const request = { ...fresh(done), waitMs: WAIT_MS, likelyDone: true }
+    const request = { ...fresh(done), waitMs: WAIT_MS, budgetMs: 4_000, likelyDone: true }
     expect((await session.begin(request)).kind).not.toBe('open')
     await until(async () => (await lockWaiters(pool)) === 0)
     await other.query('rollback')

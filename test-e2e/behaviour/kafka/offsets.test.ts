@@ -1,0 +1,99 @@
+// @module-tag nightly
+
+import { skipped } from '@onceward/testing'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { RunningBroker } from '../../brokers/broker.ts'
+import type { Topic, TopicOptions } from '../../brokers/kafka/queue.ts'
+import { startKafka } from '../../brokers/kafka/server.ts'
+import { createDice } from '../../support/dice.ts'
+import { effectsReach, onceEach } from '../../support/effects.ts'
+import { Testbed } from '../../support/testbed.ts'
+import { Crew } from '../../support/workers/crew.ts'
+import type { Order } from '../../support/workers/protocol.ts'
+
+/** Longer than the session of a member: its partitions have another owner when it wakes up. */
+const FROZEN_MS = 6_000
+const MEMBERS = 3
+const CLEAN = 2_000
+
+/** One in a hundred fails once, two fail for good; orders of one account are in one lane. */
+function mixed(): readonly Order[] {
+  return Array.from({ length: 4_000 }, (_, index): Order => {
+    const order = { id: `order-${index}`, lane: `lane-${index % 40}` }
+    if (index % 1_999 === 7) return { ...order, deed: 'fail-always' }
+    return index % 100 === 3 ? { ...order, deed: 'fail-once' } : order
+  })
+}
+
+describe.skipIf(skipped('kafka'))("Kafka with identity: 'offsets'", () => {
+  let broker: RunningBroker<Topic, TopicOptions>
+  beforeAll(async () => {
+    broker = await startKafka()
+  })
+  afterAll(() => broker?.server.stop())
+
+  const open = async (): Promise<Testbed> =>
+    Testbed.open({
+      queue: await broker.createQueue({ identity: 'offsets' }),
+      worker: { transaction: 'batch', concurrency: 4, attempts: 10, longestDeferMs: 1_000 },
+    })
+
+  const rowsOf = async ({ pool }: Testbed): Promise<number> => {
+    const { rows } = await pool.query('select count(*)::int as n from onceward.processed_events')
+    return rows[0].n
+  }
+
+  // Red when the epoch or the old offset is left out of the fence, and when a frozen owner may commit.
+  test('members that are killed, frozen and drained at any moment: each record has one effect', async () => {
+    await using testbed = await open()
+    const all = mixed()
+    const good = all.filter(({ deed }) => deed !== 'fail-always')
+    const crew = await Crew.of(MEMBERS, testbed)
+    const sent = testbed.send(all)
+    const dice = createDice()
+    const victim = () => dice.pick(crew.members)
+    for (let blow = 1; blow <= 8; blow += 1) {
+      await effectsReach(testbed, Math.floor((blow * good.length) / 10))
+      if (blow % 4 !== 0) await victim()?.kill('SIGKILL')
+      else {
+        const frozen = victim()
+        await frozen?.kill('SIGSTOP')
+        setTimeout(() => void frozen?.kill('SIGCONT'), FROZEN_MS)
+      }
+    }
+    await sent
+    await effectsReach(testbed, good.length)
+    await testbed.drained()
+    crew.end()
+    await Promise.all(crew.members.map((worker) => worker.stop()))
+
+    const effects = await testbed.effects()
+    const wrong = good.filter(({ id }) => effects[id] !== 1).map(({ id }) => id)
+    expect(wrong, await testbed.explain(wrong)).toEqual([])
+    expect(effects).toEqual(onceEach(good))
+    const letters = (await testbed.queue?.deadLetters()) ?? []
+    expect(new Set(letters.map(({ id }) => id)).size).toBe(all.length - good.length)
+    expect(crew.deaths.filter((how) => how !== 'SIGKILL')).toEqual([])
+  }, 400_000)
+
+  test('a record that was clean stores nothing', async () => {
+    await using testbed = await open()
+    const worker = testbed.spawn('worker')
+    await worker.start()
+    // What comes in the first moment of an assignment may have been started by the owner before, and has a row.
+    let first = 0
+    const storesNothing = async (): Promise<boolean> => {
+      const rows = await rowsOf(testbed)
+      first += 1
+      await testbed.send([{ id: `first-${first}` }])
+      await effectsReach(testbed, first)
+      return (await rowsOf(testbed)) === rows
+    }
+    await testbed.until(storesNothing, { what: 'a record without a row' })
+    const before = await rowsOf(testbed)
+    const clean = Array.from({ length: CLEAN }, (_, index): Order => ({ id: `order-${index}` }))
+    await testbed.send(clean)
+    await effectsReach(testbed, first + CLEAN)
+    expect(await rowsOf(testbed)).toBe(before)
+  })
+})
