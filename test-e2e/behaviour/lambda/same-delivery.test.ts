@@ -67,7 +67,8 @@ test('a record of Kafka is the same delivery in a function and in wrapKafka, and
   }
   const event = { eventSource: 'aws:kafka', records: { 'orders-3': [record] } }
   const delivery = await deliveryOf((guard) => lambdaKafka(guard)(event))
-  const { envelope, ...rest } = own
+  // Only a consumer of partitions knows places.
+  const { envelope, place: _, ...rest } = own
   expect(delivery).toMatchObject(rest)
   expect(Buffer.from(delivery.envelope as Uint8Array)).toEqual(Buffer.from(envelope as Uint8Array))
   const stored = { ...delivery, raw: undefined, envelope: delivery.envelope }

@@ -22,7 +22,7 @@ test.skipIf(skipped('redis'))(
     await using server = await redis()
     const client = new Redis(server.connection.url)
     const [started, gate] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
-    const leases = redisLeases(client, { budgetMs: 5_000 })
+    const leases = redisLeases(client, { budgetMs: 5_000, hold: 'always' })
     const guard = createGuard(
       {
         ...{ consumer: 'mailing', inbox: pgInbox(at.pool), leases, logger: silent },

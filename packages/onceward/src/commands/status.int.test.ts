@@ -215,6 +215,6 @@ test('tables of others in the same schema are not shown', async () => {
   await at.pool.query('create table public.orders (id integer)')
   const { tables } = await answer<Status>(['status', '--schema', 'public'], at)
   const names = tables.map(({ name }) => name)
-  expect(names).toHaveLength(15)
+  expect(names).toHaveLength(16)
   expect(names).not.toContain('orders')
 })
