@@ -34,7 +34,11 @@ beforeAll(async () => {
   const sql =
     'alter table :"schema".processed_events add column note text; alter table :"schema".failed_events add column note text'
   const migration = { version: NEXT, name: 'next.sql', readableFrom: SCHEMA_VERSION, sql }
-  await change('sql/index.ts', 'sql: kafkaOffsets },', `sql: kafkaOffsets }, ${JSON.stringify(migration)},`)
+  await change(
+    'sql/index.ts',
+    'sql: kafkaOffsets },',
+    `sql: kafkaOffsets }, ${JSON.stringify(migration)},`,
+  )
 })
 afterAll(() => rm(folder, { recursive: true }))
 
