@@ -59,8 +59,8 @@ export async function outboxBenchmark(scale: Scale): Promise<Benchmark> {
     ratios,
     goals: [
       { name: 'one-of-by-hand', least: 0.9 },
-      { name: 'send-with-backlog', least: 0.7 },
-      { name: 'relay-with-backlog', least: 0.7 },
+      { name: 'send-with-backlog', least: 0.8 },
+      { name: 'relay-with-backlog', least: 0.8 },
     ],
   }
 }

@@ -5,7 +5,7 @@ import { wrapKafka } from '@onceward/kafka'
 import { fetchOf, message } from '../../../packages/kafka/src/fixtures/fetch.ts'
 import type { InMemoryBroker, InMemoryConsumer } from '../broker.ts'
 
-export const MOST: InMemoryBroker['MOST'] = { promises: 21, timers: 1.1, calls: 69 }
+export const MOST: InMemoryBroker['MOST'] = { promises: 21, timers: 1.1, calls: 67 }
 
 const EVENTS = ['CRASH', 'DISCONNECT', 'FETCH', 'GROUP_JOIN', 'HEARTBEAT', 'REBALANCING', 'STOP']
 

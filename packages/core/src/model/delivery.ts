@@ -104,7 +104,8 @@ export function copyDelivery<Changes extends object>(
   // A date of its own, because `setHours` changes the date that it is called on.
   const producedAt = delivery.producedAt && new Date(delivery.producedAt.getTime())
   const fields = { body, headers, source, contentType, contentEncoding, messageId, orderingKey }
-  const copy = { ...fields, producedAt, deliveryCount, redelivered, raw, place }
+  const copy = { ...fields, producedAt, deliveryCount, redelivered, raw }
+  if (place !== undefined) Object.assign(copy, { place })
   // A copy of a copy keeps only the original: a message that is held again and again is copied each time.
   const state = stateOf(delivery)
   const copied = state instanceof Copied ? state : new Copied(delivery)

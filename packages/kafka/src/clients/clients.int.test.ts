@@ -39,16 +39,7 @@ function suite(name: string): void {
     const { topics } = kit
     const topic = await topics.create(4)
     const keys = range(1_200)
-    const ran: string[] = []
-    const inbox = memoryInbox()
-    const guard = () =>
-      billing(
-        async ({ payload }) => {
-          await new Promise((resolve) => setTimeout(resolve, 5))
-          ran.push(payload.key)
-        },
-        { consumer: topic, inbox, concurrency: 8 },
-      )
+    const { guard, ran } = members(topic, 8)
     await topics.send(topic, keys)
     const start = () => consumeKafka(client(), guard(), { topics: [topic] })
     const first = await start()
@@ -179,16 +170,7 @@ function suite(name: string): void {
       const { topics } = kit
       const topic = await topics.create(4)
       const keys = range(600)
-      const ran: string[] = []
-      const inbox = memoryInbox()
-      const guard = () =>
-        billing(
-          async ({ payload }) => {
-            await new Promise((resolve) => setTimeout(resolve, 5))
-            ran.push(payload.key)
-          },
-          { consumer: topic, inbox, concurrency: 4 },
-        )
+      const { guard, ran } = members(topic, 4)
       await topics.send(topic, keys)
       const before = await consumeKafka(topics.client(), guard(), { topics: [topic] })
       await until(() => ran.length > 50)
@@ -201,4 +183,19 @@ function suite(name: string): void {
       await after.drain()
     },
   )
+}
+
+/** Guards of several members, which share an inbox, and the keys that their handlers have run. */
+function members(consumer: string, concurrency: number) {
+  const ran: string[] = []
+  const inbox = memoryInbox()
+  const guard = () =>
+    billing(
+      async ({ payload }) => {
+        await new Promise((resolve) => setTimeout(resolve, 5))
+        ran.push(payload.key)
+      },
+      { consumer, inbox, concurrency },
+    )
+  return { guard, ran }
 }

@@ -5,7 +5,7 @@ import type { OpenBatch, Partition } from '../offsets.ts'
 import type { ConsumerSettings } from '../options.ts'
 import type { RecordSender } from './producers.ts'
 
-// What the adapter needs of a client library. The rest of it knows none.
+// The adapter uses a client library only through this port, and its other files name none.
 
 /** A client of Kafka, as `consumeKafka` takes it: made by `platformatic(…)` or `confluent(…)`, or around kafkajs. */
 export interface KafkaClientPort {
@@ -146,7 +146,7 @@ export interface PulledConsumer {
   startAtEnds(topics: readonly string[]): Promise<boolean>
   /** Where partitions are read next. Records that were fetched before are not given any more. */
   seek(positions: readonly Position[]): Promise<void>
-  /** At most this many records, of partitions that are not paused. Resolves empty if there are none for half a second. */
+  /** Takes at most this many records of partitions that are not paused. Resolves with none after half a second without any. */
   fetch(most: number): Promise<readonly Fetched[]>
   /** From now on {@link fetch} gives none of these partitions. */
   pause(partitions: readonly Partition[]): void

@@ -80,6 +80,7 @@ describe.skipIf(skipped('chromium'))('the console in a Chromium', () => {
       await page.getByRole('link', { name: `order-${n}` }).waitFor({ state: 'detached' })
     }
     await page.getByRole('link', { name: 'order-3' }).waitFor()
+    expect(await page.getByRole('link', { name: /order-/ }).count()).toBe(1)
     expect(await audit()).toHaveLength(2)
   })
 

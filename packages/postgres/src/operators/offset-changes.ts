@@ -30,7 +30,7 @@ export function resetOffsets(
        from ${quoted}.kafka_offsets o where ${mine} order by o.partition_id for update`,
       values,
     )
-    // Records that wait would wait for ever: they come again as other events.
+    // Records that are waiting would never run: after the reset they come again as other events.
     for (const { key } of locked.rows) {
       await client.query(
         `with gone as (

@@ -110,7 +110,7 @@ export class RelayStore {
     return answer.rows[0]?.['state'] === 'x'
   }
 
-  /** What waits, by destination, also of those that this relay does not have. */
+  /** The waiting messages by destination, also of those that this relay does not have. */
   async status(): Promise<readonly DestinationStatus[]> {
     const text = outboxStatus(this.#schema)
     const { rows } = await inTransaction(this.#pool, (client) => client.query(text))

@@ -27,7 +27,7 @@ export interface OutboxFigures extends DestinationStatus {
 /** A running relay. */
 export interface Relay extends Consumption {
   /**
-   * What waits, by destination, read from the tables at most every 15 seconds: also messages to destinations that this
+   * The waiting messages by destination, read from the tables at most every 15 seconds: also messages to destinations that this
    * relay does not have. Rejects while the database does not answer.
    */
   figures(): Promise<readonly OutboxFigures[]>

@@ -1,7 +1,7 @@
 import { createRequire } from 'node:module'
 import { ConfigurationError } from '@onceward/core'
 
-// What is called of the native API of @confluentinc/kafka-javascript. Its own types leave a third of it out.
+// The part of the native API of @confluentinc/kafka-javascript that this client calls. Its own types lack a third of it.
 
 const PACKAGE = '@confluentinc/kafka-javascript'
 

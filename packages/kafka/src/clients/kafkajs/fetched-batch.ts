@@ -1,4 +1,4 @@
-import type { DeliveryPlace, PartitionFence } from '@onceward/core/ports'
+import type { PartitionFence } from '@onceward/core/ports'
 import type { EachBatchPayload, KafkaMessage, OffsetsByTopicPartition } from 'kafkajs'
 import { rebalanceIn } from '../../errors.ts'
 import { type InHand, type Partition, Progress } from '../../offsets.ts'
@@ -200,15 +200,16 @@ export class FetchedBatch implements Partition {
 
   #itemsOf({ batch }: EachBatchPayload): readonly InHand[] {
     const { topic, partition, messages } = batch
-    const toItem = (message: KafkaMessage, place?: DeliveryPlace): InHand =>
-      new RecordInHand({ topic, partition, message }, this.#clusterId, place)
+    const toItem = (message: KafkaMessage): InHand =>
+      new RecordInHand({ topic, partition, message }, this.#clusterId)
     const fence = this.#fence
-    if (fence === undefined) return messages.map((message) => toItem(message))
+    if (fence === undefined) return messages.map(toItem)
     let from = fetchedAt(batch).position
     return messages.flatMap((message) => {
       const place = { fence, from, offset: Number(message.offset) }
       from = place.offset + 1
-      return fence.isDone(place.offset) ? [] : [toItem(message, place)]
+      if (fence.isDone(place.offset)) return []
+      return [new RecordInHand({ topic, partition, message }, this.#clusterId, place)]
     })
   }
 }

@@ -283,8 +283,11 @@ export class PartitionBatches {
 
   /** Records of the batch were fetched, settled or postponed. */
   met(batch: FetchedBatch): void {
-    batch.settled()
-    this.#options.fences?.look(batch)
+    const { fences } = this.#options
+    if (fences !== undefined) {
+      batch.settled()
+      fences.look(batch)
+    }
     if (batch.isOver && this.#ending.delete(batch)) this.#settleIdle()
     else if (batch.attached) {
       if (batch.isOver || batch.progress.isDeferred(this.#nowMs)) batch.release()
