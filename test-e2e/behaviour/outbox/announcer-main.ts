@@ -1,12 +1,13 @@
 import { writeSync } from 'node:fs'
-import { createGuard, type Destination } from '@onceward/core'
+import { createGuard, type Destination, type Inbox } from '@onceward/core'
 import { toDelivery } from '@onceward/core/memory'
 import { startRelay } from '@onceward/postgres/outbox'
 import { pgInbox } from '@onceward/postgres/pg'
 import { streamDestination } from '@onceward/redis-streams'
 import { Redis } from 'ioredis'
 import pg from 'pg'
-import { type Death, FATAL_ORDER, KEYS, type Told } from './protocol.ts'
+import { connectOrm } from '../../support/workers/orm-inboxes.ts'
+import { chargeText, type Death, FATAL_ORDER, KEYS, type Told } from './protocol.ts'
 
 const [url = '', port = '', stream = '', death = 'never'] = process.argv.slice(2) as [
   string,
@@ -21,16 +22,22 @@ const isFatal = (n: number, here: Death): boolean => death === here && n === FAT
 const ignore = (): void => undefined
 const silent = { debug: ignore, info: ignore, warn: ignore, error: ignore }
 const pool = new pg.Pool({ connectionString: url, max: 5 })
+// Prisma sends COMMIT when the flush is answered; over pg both travel in one text.
+const orm = death === 'before-commit' ? ({ orm: 'prisma' } as const) : {}
+const connected = await connectOrm({ ...orm, databaseUrl: url })
+const inbox = connected?.inbox({ pool }) ?? (pgInbox(pool) as Inbox<unknown>)
+const run = async (tx: unknown, text: string): Promise<unknown> =>
+  connected?.runOn(tx)(text) ?? (tx as pg.PoolClient).query(text)
 const orders = createGuard(
   {
-    ...{ consumer: 'orders', inbox: pgInbox(pool), logger: silent },
+    ...{ consumer: 'orders', inbox, logger: silent },
     afterCommit: (_result, { payload }) => {
       if (isFatal((payload as { n: number }).n, 'after-commit')) end('SIGKILL')
     },
   },
   async ({ payload }, { outbox, tx }) => {
     const { n } = payload as { n: number }
-    await tx.query('insert into charges values ($1)', [n])
+    await run(tx, chargeText(n))
     outbox.send({ to: 'payments', key: `key-${n % KEYS}`, payload: { n } })
     if (isFatal(n, 'before-flush')) end('SIGKILL')
   },

@@ -12,7 +12,8 @@ import { silent } from '@onceward/testing/conformance'
 import { Redis } from 'ioredis'
 import pg from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { type Death, KEYS, type Told } from './protocol.ts'
+import { severCommit, targetOf, through } from '../../support/crash/wire-faults.ts'
+import { chargeText, type Death, FATAL_ORDER, KEYS, type Told } from './protocol.ts'
 
 const ORDERS = Array.from({ length: 12 }, (_, n) => n)
 
@@ -36,6 +37,9 @@ function announcer(url: string, stream: string, death: Death) {
   const child = fork(file, args, { env, execArgv, stdio: ['ignore', 'pipe', 'inherit', 'ipc'] })
   const ended = once(child, 'exit')
   const isOver = (): boolean => child.exitCode !== null || child.signalCode !== null
+  const kill = (): void => {
+    if (!isOver()) child.kill('SIGKILL')
+  }
   return {
     tell: async (told: Told): Promise<unknown> => {
       if (isOver()) return undefined
@@ -47,8 +51,9 @@ function announcer(url: string, stream: string, death: Death) {
     says: async (): Promise<string> => String((await once(child.stdout!, 'data'))[0]).trim(),
     signal: async (): Promise<unknown> => ended.then(() => child.signalCode),
     goOn: () => child.kill('SIGCONT'),
+    kill,
     [Symbol.asyncDispose]: async () => {
-      if (!isOver()) child.kill('SIGKILL')
+      kill()
       await ended
     },
   }
@@ -74,6 +79,8 @@ async function announced(stream: string) {
     charges: () => column('select n from charges order by n'),
     effects: () => column('select n from effects order by n'),
     left: () => column('select 1 as n from onceward.outbox_messages'),
+    /** Open transactions that have written messages. */
+    flushed: async (): Promise<number> => (await column(FLUSHED))[0] ?? 0,
     /** In the order in which the broker got them. */
     published: async (): Promise<readonly number[]> =>
       (await client.xrange(stream, '-', '+')).map(([, fields]) => {
@@ -86,6 +93,9 @@ async function announced(stream: string) {
     },
   }
 }
+
+const FLUSHED = `select count(*)::int as n from pg_stat_activity
+  where datname = current_database() and state = 'idle in transaction' and query like '%insert into%outbox_messages%'`
 
 /** Each order is charged, announced in the order of its key, and has its effect once behind a guard. */
 async function expectAnnounced(of: Awaited<ReturnType<typeof announced>>, copies: number) {
@@ -101,23 +111,45 @@ async function expectAnnounced(of: Awaited<ReturnType<typeof announced>>, copies
   expect(await of.effects()).toEqual(ORDERS)
 }
 
-const HANDLER_DEATHS: readonly Death[] = ['before-flush', 'after-commit']
+/** Of the processes that die before they relay: how many messages they leave. */
+const LEFT: Partial<Record<Death, number>> = {
+  ...{ 'before-flush': 4, 'before-commit': 4, 'commit-lost': 4 },
+  ...{ 'commit-arrives': 5, 'after-commit': 5 },
+}
+
+/** The connection of a process that dies while its COMMIT is on the wire. It is silent from then on. */
+async function wireOf(url: string, death: Death) {
+  const arrives = death === 'commit-arrives'
+  if (!arrives && death !== 'commit-lost' && death !== 'before-commit') return undefined
+  const fault = { text: chargeText(FATAL_ORDER), arrives, by: 'silence' } as const
+  const { proxy, reached } = await severCommit(targetOf(url), fault)
+  return { url: through(url, proxy), reached, [Symbol.asyncDispose]: () => proxy.stop() }
+}
 
 // Red when messages are written outside of the transaction of their event, when they are deleted before they are published
 // (lost), and when the guard behind does not find their id (twice).
 test.concurrent.each<readonly [title: string, death: Death, copies: number]>([
   ['before the flush of what its handler has sent', 'before-flush', 0],
+  ['after the flush, before COMMIT', 'before-commit', 0],
+  ['with flush and COMMIT sent, which do not arrive', 'commit-lost', 0],
+  ['with COMMIT sent, whose reply is lost', 'commit-arrives', 0],
   ['after the COMMIT', 'after-commit', 0],
   ['while its relay publishes', 'publishing', 1],
   ['after the confirm, before the delete', 'before-delete', KEYS],
 ])('a process killed %s: each message once behind a guard', async (_title, death, copies) => {
   await using of = await announced(death)
-  await using first = announcer(of.url, death, death)
+  await using wire = await wireOf(of.url, death)
+  await using first = announcer(wire?.url ?? of.url, death, death)
+  const struck = wire?.reached.then(async () => {
+    const flushed = await of.flushed()
+    first.kill()
+    return flushed
+  })
   for (const n of ORDERS) await first.tell(n)
   await first.tell('relay')
   expect(await first.signal()).toBe('SIGKILL')
-  const isOfHandler = HANDLER_DEATHS.includes(death)
-  if (isOfHandler) expect(await of.left()).toHaveLength(death === 'after-commit' ? 5 : 4)
+  if (wire !== undefined) expect(await struck).toBe(death === 'before-commit' ? 1 : 0)
+  if (LEFT[death] !== undefined) expect(await of.left()).toHaveLength(LEFT[death])
   await using second = announcer(of.url, death, 'never')
   for (const n of ORDERS) await until(async () => (await second.tell(n)) === 'ack')
   expect(await second.tell('relay')).toBe('relaying')

@@ -1,6 +1,9 @@
 /** Where a process that charges and announces dies, or freezes. */
 export type Death =
   | 'before-flush'
+  | 'before-commit'
+  | 'commit-lost'
+  | 'commit-arrives'
   | 'after-commit'
   | 'publishing'
   | 'before-delete'
@@ -13,3 +16,6 @@ export type Told = number | 'relay' | 'drain'
 /** The order that kills a process whose handler is to die. */
 export const FATAL_ORDER = 4
 export const KEYS = 3
+
+/** The wire shows by it whose transaction it carries. */
+export const chargeText = (n: number): string => `insert into charges values (${n})`

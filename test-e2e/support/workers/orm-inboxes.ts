@@ -25,6 +25,6 @@ export async function connectOrm({
   databaseUrl,
   orm,
   poolMax = 10,
-}: WorkerConfig): Promise<ConnectedOrm | undefined> {
+}: Pick<WorkerConfig, 'databaseUrl' | 'orm' | 'poolMax'>): Promise<ConnectedOrm | undefined> {
   return orm === undefined ? undefined : (await ORMS[orm]()).connect(databaseUrl, poolMax)
 }
