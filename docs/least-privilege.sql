@@ -176,6 +176,7 @@ create policy operator_discards on :"schema".failed_event_parts for delete to on
 create policy operator_discards on :"schema".refused_messages for delete to onceward_operator using (true);
 
 -- It reads the messages of the outbox. It sends dead ones again or gives them up, and changes nothing else about them.
+grant select on :"schema".outbox_leases to onceward_operator;
 grant select, delete on :"schema".outbox_messages to onceward_operator;
 grant update (state, attempt) on :"schema".outbox_messages to onceward_operator;
 create policy operator_reads on :"schema".outbox_messages for select to onceward_operator using (true);

@@ -77,7 +77,12 @@ export type {
   VerdictAnswer,
 } from './model/inbox.ts'
 export type { CollectedMessage } from './model/outbox.ts'
-export { type Sender, toCollected } from './support/outbox-message.ts'
+export {
+  DESTINATION_NAME,
+  isDestination,
+  type Sender,
+  toCollected,
+} from './support/outbox-message.ts'
 export { sentId } from './transaction/outbox.ts'
 export { deadLetterHeaders, isDeadLetterHeader } from './settlement/dead-letter-headers.ts'
 // The text of a result, which may hold a bigint.

@@ -328,7 +328,7 @@ export const DEDUP_METRICS: Table<'probes' | 'hits' | 'bound'> = {
 }
 
 /** What `meterOutbox()` reads of `figures()`. */
-export const OUTBOX_METRICS: Table<'messages' | 'age' | 'published' | 'failed'> = {
+export const OUTBOX_METRICS: Table<'messages' | 'age' | 'served' | 'published' | 'failed'> = {
   messages: {
     name: 'onceward.outbox.messages',
     kind: 'gauge',
@@ -342,6 +342,14 @@ export const OUTBOX_METRICS: Table<'messages' | 'age' | 'published' | 'failed'> 
     kind: 'gauge',
     unit: 's',
     meaning: 'How long the oldest message that is neither dead nor delayed has waited; 0: none.',
+    attributes: [OWN.consumption, OWN.destination],
+  },
+  served: {
+    name: 'onceward.outbox.served',
+    kind: 'gauge',
+    unit: '1',
+    meaning:
+      '1: a relay that runs has the destination. 0: none has it, so its messages wait until one is started.',
     attributes: [OWN.consumption, OWN.destination],
   },
   published: {

@@ -6,7 +6,7 @@ import { meterOutbox } from './outbox.ts'
 
 const figures = {
   ...{ destination: 'mails', waiting: 3, delayed: 2, refused: 1, dead: 4 },
-  ...{ oldestWaitingMs: 90_500, published: 7, failed: 5 },
+  ...{ isServed: false, oldestWaitingMs: 90_500, published: 7, failed: 5 },
 }
 
 describe.each(SDKS)('with %s', (_, createSdk) => {
@@ -27,6 +27,7 @@ describe.each(SDKS)('with %s', (_, createSdk) => {
       'onceward.outbox.messages refused 1',
       'onceward.outbox.messages waiting 3',
       'onceward.outbox.published - 7',
+      'onceward.outbox.served - 0',
     ])
     const listed = new Map(METRICS.map((metric) => [metric.name, metric.attributes]))
     for (const { attributes, name } of series) {

@@ -13,6 +13,7 @@ export interface MeteredOutbox {
       readonly delayed: number
       readonly refused: number
       readonly dead: number
+      readonly isServed: boolean
       readonly oldestWaitingMs: number
       readonly published: number
       readonly failed: number
@@ -59,12 +60,20 @@ export function meterOutbox(
     const read = await Promise.allSettled(named.map(([, relay]) => relay.figures()))
     for (const [index, answer] of read.entries()) {
       if (answer.status === 'rejected') continue
-      for (const { destination, failed, oldestWaitingMs, published, ...counts } of answer.value) {
+      for (const {
+        destination,
+        failed,
+        isServed,
+        oldestWaitingMs,
+        published,
+        ...counts
+      } of answer.value) {
         const attributes = {
           [OWN.consumption]: named[index]?.[0] ?? '',
           [OWN.destination]: destination,
         }
         tell('age', oldestWaitingMs / 1_000, attributes)
+        tell('served', isServed ? 1 : 0, attributes)
         tell('published', published, attributes)
         tell('failed', failed, attributes)
         for (const state of STATES)

@@ -24,6 +24,8 @@ const RESERVED =
 
 const printable = (most: number): RegExp => new RegExp(`^[\\x21-\\x7e]{1,${most}}$`)
 const DESTINATION = printable(100)
+export const DESTINATION_NAME = '1–100 printable ASCII characters without spaces'
+export const isDestination = (name: unknown): boolean => fits(name, DESTINATION)
 const TYPE = printable(255)
 const ID = printable(128)
 
@@ -51,7 +53,7 @@ export function toCollected(
   if (problem !== undefined) throw new OutboxError(problem)
   const { delayMs = 0, headers = {}, id, key, to, type = to } = message
   const name = 'printable ASCII characters without spaces'
-  if (!fits(to, DESTINATION)) throw wrong(`expected \`to\` to be 1–100 ${name}`, to)
+  if (!isDestination(to)) throw wrong(`expected \`to\` to be ${DESTINATION_NAME}`, to)
   if (!fits(type, TYPE)) throw wrong(`expected \`type\` to be 1–255 ${name}`, type)
   if (id !== undefined && !fits(id, ID)) throw wrong(`expected \`id\` to be 1–128 ${name}`, id)
   if (key !== undefined && !isKey(key)) {

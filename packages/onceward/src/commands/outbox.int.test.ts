@@ -42,19 +42,31 @@ test('status and doctor show what waits in the outbox, what was refused and what
   expect((await answer<Status>(['status'], at)).outbox).toEqual([])
   expect((await cli(['status'], at)).stdout).not.toContain('OUTBOX')
   await filled(at)
+  // Of two relays one runs, and the lease of the other one is over.
+  await at.pool.query(`insert into onceward.outbox_leases values
+    (-1, gen_random_uuid(), now() + interval '1 hour', '{mails}'), (-2, gen_random_uuid(), now(), '{pay}')`)
   const { nowMs, outbox } = await answer<Status>(['status'], at)
   expect(outbox).toEqual([
     {
       ...{ destination: 'mails', waiting: 4, delayed: 1, refused: 1, dead: 1 },
-      oldestWaitingMs: expect.any(Number),
+      ...{ oldestWaitingMs: expect.any(Number), isServed: true },
     },
-    { destination: 'pay', waiting: 0, delayed: 0, refused: 0, dead: 2, oldestWaitingMs: null },
+    {
+      ...{ destination: 'pay', waiting: 0, delayed: 0, refused: 0, dead: 2 },
+      ...{ oldestWaitingMs: null, isServed: false },
+    },
   ])
   const [mails] = outbox ?? []
   expect(Math.floor((nowMs - (mails?.oldestWaitingMs ?? 0)) / 60_000)).toBe(40)
   const { stdout } = await cli(['status'], at)
-  expect(stdout).toMatch(/OUTBOX TO +WAITING .*\nmails +4 +1 +1 +1 +40 min.* ago\npay +0 .* 2 +–/)
+  expect(stdout).toMatch(
+    /OUTBOX TO +WAITING .*\nmails +4 +1 +1 +1 +40 min.* ago +runs\npay +0 .* 2 +– +none/,
+  )
   const doctor = (await cli(['doctor'], at)).stdout
+  await at.pool.query('delete from onceward.outbox_leases')
+  expect((await cli(['doctor'], at)).stdout).toContain(
+    '5 messages of the outbox to mails wait, and no relay that runs has this destination.',
+  )
   expect(doctor).toContain('5 messages of the outbox to mails wait, the oldest for 40 min')
   expect(doctor).toContain('2 messages of the outbox to pay are dead.')
 })

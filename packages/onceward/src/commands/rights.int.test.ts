@@ -98,7 +98,7 @@ test('the doctor says what the role of an earlier docs/least-privilege.sql lacks
   expect(await lacks()).toEqual([])
   const role = `onceward_operator_${new URL(roles.operator).username.slice('ops_'.length)}`
   await at.pool.query(`revoke select (epoch, sweep_cursor, swept_at) on onceward.settings from ${role};
-    revoke select on onceward.leases, onceward.workers from ${role}`)
+    revoke select on onceward.leases, onceward.outbox_leases from ${role}`)
   const [remedy = ''] = await lacks()
   const [, statements = ''] =
     /^Run `(grant [^`]+; grant [^`]+; grant [^`]+)` as the owner/.exec(remedy) ?? []

@@ -129,6 +129,7 @@ test('a queue that redelivers longer than the window is an error, for its consum
 
 const OUTBOX: OutboxStatus = {
   ...{ destination: 'pay', waiting: 1, delayed: 9, refused: 0, dead: 0, oldestWaitingMs: NOW },
+  isServed: true,
 }
 
 test.each<readonly [Partial<OutboxStatus>, RegExp]>([
@@ -137,9 +138,13 @@ test.each<readonly [Partial<OutboxStatus>, RegExp]>([
     { oldestWaitingMs: NOW - HOUR, refused: 2 },
     /^3 messages of the outbox to pay wait, the oldest for 1 h\.$/,
   ],
+  [
+    { isServed: false, oldestWaitingMs: NOW - 180_000 },
+    /^1 message of the outbox to pay waits, and no relay that runs has this destination\.$/,
+  ],
   [{ dead: 1 }, /^1 message of the outbox to pay is dead\.$/],
 ])('an outbox with %j is one warning', (over, text) => {
-  expect(found({ outbox: [OUTBOX] })).toEqual([])
+  expect(found({ outbox: [OUTBOX, { ...OUTBOX, isServed: false }] })).toEqual([])
   const findings = found({ outbox: [{ ...OUTBOX, ...over }] })
   expect(findings).toMatchObject([{ severity: 'warning', finding: expect.stringMatching(text) }])
 })

@@ -25,7 +25,8 @@ const rightsOf = (quoted: string): Readonly<Record<'operator' | 'consumer', read
           .join(' and '),
         grant: `grant select (${columns.join(', ')}) on ${quoted}.settings`,
       },
-      ...[reads('leases'), reads('workers'), reads('outbox_messages')],
+      ...[reads('leases'), reads('workers')],
+      ...[reads('outbox_messages'), reads('outbox_leases')],
     ],
     consumer: [
       {

@@ -11,6 +11,8 @@ export interface OutboxStatus {
   /** Messages that the destination has refused, and that are published again. Each holds its key. */
   readonly refused: number
   readonly dead: number
+  /** Whether a relay that runs has the destination. */
+  readonly isServed: boolean
   /** Since when the oldest message that is neither dead nor delayed waits. */
   readonly oldestWaitingMs: number | null
 }
@@ -20,8 +22,8 @@ export async function mayReadOutbox(
   { quoted }: Pick<Database, 'quoted'>,
 ): Promise<boolean> {
   const [right] = await query<{ readonly mayRead: boolean }>(
-    `select has_table_privilege($1, 'select') as "mayRead"`,
-    [`${quoted}.outbox_messages`],
+    `select has_table_privilege($1, 'select') and has_table_privilege($2, 'select') as "mayRead"`,
+    [`${quoted}.outbox_messages`, `${quoted}.outbox_leases`],
   )
   return right?.mayRead === true
 }

@@ -122,18 +122,26 @@ function consumerFindings(
 }
 
 const LATE_MS = 900_000
+/** A restart takes less time than this. */
+const RESTART_MS = 120_000
 
 function outboxFindings(
-  { dead, destination, oldestWaitingMs, refused, waiting }: OutboxStatus,
+  { dead, destination, isServed, oldestWaitingMs, refused, waiting }: OutboxStatus,
   { nowMs }: Status,
 ): readonly Finding[] {
   const shared = { severity: 'warning', about: 'tables' } as const
   const waitsMs = nowMs - (oldestWaitingMs ?? nowMs)
+  const wait = `${counted(waiting + refused, 'message')} of the outbox to ${destination} ${waiting + refused === 1 ? 'waits' : 'wait'}`
   return [
-    ...when(waitsMs > LATE_MS, {
+    ...when(!isServed && waitsMs > RESTART_MS, {
       ...shared,
-      finding: `${counted(waiting + refused, 'message')} of the outbox to ${destination} ${waiting + refused === 1 ? 'waits' : 'wait'}, the oldest for ${duration(waitsMs)}.`,
-      remedy: `Check that a relay runs with the destination ${destination}: its \`health()\` and its log say why messages wait.`,
+      finding: `${wait}, and no relay that runs has this destination.`,
+      remedy: `Start a relay that has the destination ${destination}. If the name is wrong, correct it where \`outbox.send\` gives it as \`to\`, and start a relay that has the wrong name too until these messages have left.`,
+    }),
+    ...when(isServed && waitsMs > LATE_MS, {
+      ...shared,
+      finding: `${wait}, the oldest for ${duration(waitsMs)}.`,
+      remedy: `Look at the \`health()\` and the log of the relays that have the destination ${destination}: they say why messages wait.`,
     }),
     ...when(dead > 0, {
       ...shared,
@@ -142,9 +150,6 @@ function outboxFindings(
     }),
   ]
 }
-
-/** A restart takes less time than this. */
-const RESTART_MS = 120_000
 
 const waitsOf = ({ inHand, parked, waiting }: ConsumerStatus): number => waiting + parked + inHand
 

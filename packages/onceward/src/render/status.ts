@@ -107,12 +107,13 @@ function unpublishedPart({ consumers, nowMs }: Status): readonly string[] {
 /** Only where something waits or is dead: a relay deletes what has left. */
 function outboxPart({ nowMs, outbox }: Status): readonly string[] {
   const rows = (outbox ?? []).map(
-    ({ dead, delayed, destination, oldestWaitingMs, refused, waiting }) => [
+    ({ dead, delayed, destination, isServed, oldestWaitingMs, refused, waiting }) => [
       ...[destination, ...[waiting, delayed, refused, dead].map(String)],
-      oldestWaitingMs === null ? '–' : relative(oldestWaitingMs, nowMs),
+      ...[oldestWaitingMs === null ? '–' : relative(oldestWaitingMs, nowMs)],
+      ...[isServed ? 'runs' : 'none'],
     ],
   )
-  const head = ['OUTBOX TO', 'WAITING', 'DELAYED', 'REFUSED', 'DEAD', 'OLDEST WAITING']
+  const head = ['OUTBOX TO', 'WAITING', 'DELAYED', 'REFUSED', 'DEAD', 'OLDEST WAITING', 'RELAY']
   return rows.length === 0 ? [] : [table(head, rows)]
 }
 

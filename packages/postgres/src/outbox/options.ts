@@ -6,7 +6,7 @@ import {
   refuseUnknownNames,
   shown,
 } from '@onceward/core/adapter'
-import { type Runtime, systemRuntime } from '@onceward/core/ports'
+import { DESTINATION_NAME, isDestination, type Runtime, systemRuntime } from '@onceward/core/ports'
 import type { PoolLike } from '../client.ts'
 
 /** Options of `startRelay`. */
@@ -93,6 +93,12 @@ function checked(destinations: unknown): ReadonlyMap<string, Destination> {
   const all = Object.entries(Object(destinations) as Record<string, unknown>)
   if (all.length === 0) {
     throw new ConfigurationError('startRelay expects at least one of `destinations`.')
+  }
+  const unknown = all.find(([name]) => !isDestination(name))
+  if (unknown !== undefined) {
+    throw new ConfigurationError(
+      `No message can be sent to \`destinations.${shown(unknown[0])}\` of startRelay: its name must be ${DESTINATION_NAME}.`,
+    )
   }
   const wrong = all.find(([, destination]) => !hasMethod(destination, 'publish'))
   if (wrong === undefined) return new Map(all as [string, Destination][])

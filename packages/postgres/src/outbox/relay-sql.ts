@@ -11,7 +11,7 @@ export interface RelayStatements {
   /** Relays decide about leases one after the other. */
   readonly lockLeases: string
   readonly readLeases: string
-  /** `$1`: the relay, `$2`: buckets, `$3`: milliseconds. */
+  /** `$1`: the relay, `$2`: buckets, `$3`: milliseconds, `$4`: its destinations as JSON. */
   readonly takeLeases: string
   /** `$1`: the relay, `$2`: the buckets that it keeps. */
   readonly giveLeases: string
@@ -35,9 +35,10 @@ export function relayStatements(schema: string): RelayStatements {
   return {
     lockLeases: `select pg_advisory_xact_lock(${lockGroup(schema)}, -1)::text`,
     readLeases: `select bucket::int4, relay::text from ${leases} where until > clock_timestamp()`,
-    takeLeases: `insert into ${leases} (bucket, relay, until)
-      select bucket, $1::uuid, clock_timestamp() + $3::float8 * interval '1 millisecond' from unnest($2::int2[]) bucket
-      on conflict (bucket) do update set relay = excluded.relay, until = excluded.until`,
+    takeLeases: `insert into ${leases} (bucket, relay, until, destinations)
+      select bucket, $1::uuid, clock_timestamp() + $3::float8 * interval '1 millisecond',
+        case when bucket < 0 then array(select json_array_elements_text($4::json)) end from unnest($2::int2[]) bucket
+      on conflict (bucket) do update set relay = excluded.relay, until = excluded.until, destinations = excluded.destinations`,
     giveLeases: `delete from ${leases} where (relay = $1::uuid and bucket <> all ($2::int2[])) or until < clock_timestamp() - interval '1 hour'`,
     hold: `update ${table} m set state = 'h' from ${table} w
       where w.state = 'w' and w.destination = $1 and w.bucket = any ($2::int2[])

@@ -21,6 +21,8 @@ export interface DestinationStatus {
   readonly delayed: number
   readonly refused: number
   readonly dead: number
+  /** Whether a relay that runs has the destination. */
+  readonly isServed: boolean
   /** How long the oldest message that is neither dead nor delayed has waited, ms. 0: there is none. */
   readonly oldestWaitingMs: number
 }
@@ -30,13 +32,15 @@ export class RelayStore {
   readonly #pool: PoolLike
   readonly #schema: string
   readonly #sql: RelayStatements
+  readonly #destinations: string
   readonly #relay = randomUUID()
-  /** The row by which other relays see this one, although it has no bucket yet. */
+  /** The row by which others see this relay and what it has, although it may have no bucket yet. */
   readonly #presence = -1 - Math.floor(Math.random() * 30_000)
 
-  constructor(pool: PoolLike, schema: string) {
+  constructor(pool: PoolLike, schema: string, destinations: readonly string[]) {
     this.#pool = pool
     this.#schema = schema
+    this.#destinations = JSON.stringify(destinations)
     this.#sql = relayStatements(schema)
   }
 
@@ -65,7 +69,8 @@ export class RelayStore {
       const free = all.filter((bucket) => !owners.has(bucket)).slice(0, most - mine.length)
       const buckets = [...mine, ...free]
       const kept = arrayOf([...buckets, this.#presence])
-      await client.query(takeLeases, [this.#relay, kept, String(leaseMs)])
+      const values = [this.#relay, kept, String(leaseMs), this.#destinations]
+      await client.query(takeLeases, values)
       await client.query(giveLeases, [this.#relay, kept])
       return buckets
     })
@@ -119,7 +124,7 @@ export class RelayStore {
       return {
         ...{ destination: String(row['destination']), waiting: Number(row['waiting']) },
         ...{ delayed: Number(row['delayed']), refused: Number(row['refused']) },
-        dead: Number(row['dead']),
+        ...{ dead: Number(row['dead']), isServed: row['isServed'] === true },
         oldestWaitingMs: since === null ? 0 : Math.max(0, Number(row['nowMs']) - Number(since)),
       }
     })

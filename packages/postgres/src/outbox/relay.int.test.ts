@@ -183,7 +183,7 @@ test('a delayed message leaves when it is due, and a commit in the process wakes
 })
 
 test('the messages of a relay that is gone without a word leave through another one', async () => {
-  const gone = new RelayStore(pool, '"onceward"')
+  const gone = new RelayStore(pool, '"onceward"', [])
   expect(await gone.lease(1_500)).toHaveLength(64)
   const { destination, got } = recording()
   await relay({ a: destination }, { leaseMs: 1_000 })
@@ -210,6 +210,7 @@ test('a drain waits for what is being published, and gives its buckets back', as
 test.each([
   ['no destination', { destinations: {} }],
   ['what is no destination', { destinations: { a: {} } }],
+  ['a destination that no message can name', { destinations: { 'a b': recording().destination } }],
   ['no database', { pool: undefined }],
   ['an option that it does not know', { atempts: 1 }],
   ['a number out of range', { attempts: 0 }],
@@ -224,8 +225,11 @@ test.each([
 test('figures tell what waits by destination, and a destination that no relay has is named once', async () => {
   const warned: object[] = []
   const { destination } = recording()
+  const down = recording(() => ({ unknown: new Error('down') }))
+  await relay({ b: down.destination })
   await send(
     { to: 'a', payload: 1 },
+    { to: 'b', payload: 1 },
     { to: 'typo', payload: 2 },
     { to: 'late', payload: 3, delayMs: 60_000 },
   )
@@ -236,11 +240,16 @@ test('figures tell what waits by destination, and a destination that no relay ha
   await until(async () => (await left("destination = 'a'")) === 0)
   expect(warned).toEqual([{ destination: 'typo', waiting: 1 }])
   const figures = await started.figures()
-  expect(figures.map(({ destination: to }) => to).toSorted()).toEqual(['a', 'late', 'typo'])
+  expect(figures.map(({ destination: to }) => to).toSorted()).toEqual(['a', 'b', 'late', 'typo'])
   const of = (name: string) => figures.find(({ destination: to }) => to === name)
   expect(of('a')).toMatchObject({ published: 1, failed: 0, dead: 0 })
   expect(of('late')).toMatchObject({ waiting: 0, delayed: 1, oldestWaitingMs: 0 })
+  expect(of('b')).toMatchObject({ waiting: 1, isServed: true })
+  expect(started.health()).toMatchObject({
+    state: 'running',
+    reason: 'typo: messages wait, and no relay has this destination',
+  })
   const typo = of('typo')
-  expect(typo).toMatchObject({ waiting: 1, delayed: 0, refused: 0, published: 0 })
+  expect(typo).toMatchObject({ isServed: false, waiting: 1, delayed: 0, refused: 0, published: 0 })
   expect(typo?.oldestWaitingMs).toBeGreaterThanOrEqual(120_000)
 })

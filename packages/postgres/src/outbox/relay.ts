@@ -13,7 +13,7 @@ const RENEWALS = 3
 const RETRY_MS = 500
 /** The tables are read at most so often, for figures and for messages that no destination takes, ms. */
 const LOOK_MS = 15_000
-/** Another relay may start a little later than this one, ms. */
+/** Messages that no relay has are looked for so often. The relay that has them may start a little later, ms. */
 const UNSERVED_MS = 60_000
 
 /** The messages to one destination, for metrics. */
@@ -63,7 +63,7 @@ export async function startRelay(options: RelayOptions): Promise<Relay> {
   const settings = relaySettings(options)
   const { close, pool } = await poolOf(options, settings)
   const relay = new RunningRelay(settings, {
-    store: new RelayStore(pool, quotedSchema(options.schema)),
+    store: new RelayStore(pool, quotedSchema(options.schema), [...settings.destinations.keys()]),
     signal: options.signal,
     close,
   })
@@ -94,7 +94,7 @@ async function poolOf(
   return { pool: own, close: () => own.end() }
 }
 
-const NOTHING = { waiting: 0, delayed: 0, refused: 0, dead: 0, oldestWaitingMs: 0 }
+const NOTHING = { waiting: 0, delayed: 0, refused: 0, dead: 0, isServed: true, oldestWaitingMs: 0 }
 
 interface RelayParts {
   readonly store: RelayStore
@@ -119,7 +119,7 @@ class RunningRelay implements Relay {
   #stopWaking: (() => void) | undefined
   #status: Promise<readonly DestinationStatus[]> | undefined
   #statusUntilMs = 0
-  readonly #unserved = new Set<string>()
+  #unserved: readonly string[] = []
   #watchAtMs = 0
   #watching: Promise<void> = Promise.resolve()
 
@@ -181,7 +181,11 @@ class RunningRelay implements Relay {
     const outages = this.#loops.flatMap((loop) => loop.outage() ?? [])
     const notices = this.#loops.flatMap((loop) => loop.notice() ?? [])
     const isDown = this.#storeError !== undefined
-    const reasons = isDown ? ['PostgreSQL does not answer', ...notices] : notices
+    const reasons = [
+      ...(isDown ? ['PostgreSQL does not answer'] : []),
+      ...notices,
+      ...this.#unserved.map((name) => `${name}: messages wait, and no relay has this destination`),
+    ]
     const progress = this.#loops.flatMap((loop) => loop.lastProgressAt ?? [])
     const [first, ...others] = progress
     const lastProgressAt = others.reduce((a, b) => (a && a > b ? a : b), first)
@@ -221,21 +225,23 @@ class RunningRelay implements Relay {
 
   /** A name that was mistyped, or a destination that was forgotten: its messages would wait in silence. */
   async #watch(): Promise<void> {
-    const { destinations, logger, runtime } = this.#settings
+    const { logger, runtime } = this.#settings
     const nowMs = runtime.monotonic()
     if (nowMs < this.#watchAtMs) return
     this.#watchAtMs = nowMs + UNSERVED_MS
     // What reads and publishes says that the database is down.
     const found = await this.#look().catch(() => [])
-    for (const { destination, oldestWaitingMs, waiting } of found) {
-      const isServed = destinations.has(destination) || oldestWaitingMs < UNSERVED_MS
-      if (isServed || this.#unserved.has(destination)) continue
-      this.#unserved.add(destination)
+    const unserved = found.filter(
+      ({ isServed, oldestWaitingMs }) => !isServed && oldestWaitingMs >= UNSERVED_MS,
+    )
+    for (const { destination, waiting } of unserved) {
+      if (this.#unserved.includes(destination)) continue
       logger.warn(
         { destination, waiting },
-        'messages of the outbox wait for a destination that this relay does not have: start a relay that has it',
+        'messages of the outbox wait for a destination that no relay has: start a relay that has it',
       )
     }
+    this.#unserved = unserved.map(({ destination }) => destination)
   }
 
   drain(): Promise<void> {

@@ -31,8 +31,9 @@ create index outbox_messages_dead on :"schema".outbox_messages (failed_at, posit
 
 -- Which relay reads which bucket, until when by this server's clock. Nothing is lost with it.
 create table :"schema".outbox_leases (
-  bucket smallint primary key,
+  bucket smallint primary key,              -- negative: no bucket, but the row of a relay that runs
   relay uuid not null,
-  until timestamptz not null
+  until timestamptz not null,
+  destinations text[]                       -- of the relay, in the row that is no bucket
 );
 `

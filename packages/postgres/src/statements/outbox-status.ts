@@ -2,7 +2,7 @@ const MS = 1_000
 
 /**
  * The messages of the outbox by destination. `oldestWaitingMs` is an instant of the server, as milliseconds since the
- * epoch, of the oldest that is neither dead nor delayed. Each part is read by one of the partial indexes: a million
+ * epoch, of the oldest that is neither dead nor delayed, and `isServed` says whether a relay that runs has the destination. Each part is read by one of the partial indexes: a million
  * payloads are not.
  *
  * @param schema - Quoted for SQL.
@@ -15,7 +15,8 @@ select destination, coalesce(sum(n) filter (where state in ('q', 'h') or state =
   coalesce(sum(n) filter (where state = 'd' and not is_due), 0) as delayed,
   coalesce(sum(n) filter (where state = 'w'), 0) as refused, coalesce(sum(n) filter (where state = 'x'), 0) as dead,
   floor(extract(epoch from min(coalesce(due, ${created})) filter (where state <> 'x' and is_due)) * ${MS})::float8 as "oldestWaitingMs",
-  floor(extract(epoch from now()) * ${MS})::float8 as "nowMs"
+  floor(extract(epoch from now()) * ${MS})::float8 as "nowMs",
+  exists (select from ${schema}.outbox_leases l where l.until > clock_timestamp() and destination = any (l.destinations)) as "isServed"
 from (
   select destination, 'q' as state, true as is_due, null::timestamptz as due, count(*) as n, min(position) as first
   from ${table} where state = 'q' group by 1
