@@ -33,7 +33,7 @@ export const BACKOFF: Readonly<Record<BrokerErrorKind, BackoffRange>> = {
   denied: { baseMs: 1_000, maxMs: 30_000 },
   credentials: { baseMs: 1_000, maxMs: 30_000 },
   configuration: { baseMs: 1_000, maxMs: 30_000 },
-  codec: { baseMs: 100, maxMs: 1_000 },
+  codec: { baseMs: 1_000, maxMs: 30_000 },
   network: { baseMs: 100, maxMs: 1_000 },
   other: { baseMs: 500, maxMs: 10_000 },
 }
@@ -194,7 +194,7 @@ export function missingCodecIn(error: unknown): string | undefined {
 export function codecAdvice(error: unknown): string {
   const codec = missingCodecIn(error) ?? ''
   return (
-    `its records are compressed with ${codec}, for which kafkajs has no codec. Install one, for example ` +
+    `records are compressed with ${codec}, for which kafkajs has no codec. Install one, for example ` +
     `${PACKAGE_OF.get(codec) ?? 'a package for it'}, and register it: CompressionCodecs[CompressionTypes.${codec}] = ….`
   )
 }

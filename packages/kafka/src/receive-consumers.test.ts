@@ -1,13 +1,6 @@
 import { AssignerProtocol } from 'kafkajs'
 import { expect, test } from 'vitest'
-import { protocolError } from './fixtures/fetch.ts'
-import { joined, type Receiving, receiving } from './fixtures/receiving.ts'
-
-const crash = (kit: Receiving, error: Error): void => kit.consumers.at(-1)?.emit('CRASH', { error })
-
-/** Names of the calls, without their arguments. */
-const namesOf = ({ calls }: Receiving): readonly string[] =>
-  calls.map((call) => call.split(' ').slice(0, 2).join(' '))
+import { joined, receiving } from './fixtures/receiving.ts'
 
 // Red when the answer is taken for a promise: the TypeError would be an unhandled rejection, which ends the process.
 test.each([
@@ -57,30 +50,6 @@ test('a consumer that never connects is replaced, and disconnected should it con
   await kit.clock.advance(0)
   expect(kit.calls.filter((call) => call === '0 disconnect')).toHaveLength(2)
   expect(kit.calls).not.toContain('1 disconnect')
-})
-
-/** A consumer that follows one that ended because it may not read its topic. */
-async function refused(): Promise<Receiving> {
-  const kit = await joined()
-  const denied = protocolError('TOPIC_AUTHORIZATION_FAILED')
-  kit.world.fetch = () => Promise.reject(denied)
-  crash(kit, denied)
-  while (!kit.calls.some((call) => call.startsWith('1 run'))) await kit.clock.advance(100)
-  kit.join('m-2')
-  await kit.clock.advance(0)
-  return kit
-}
-
-test('partitions that cannot be read are paused, named by health and read again, until the consumer stops', async () => {
-  const kit = await refused()
-  const verbs = () => namesOf(kit).filter((name) => /pause|resume/.test(name))
-  expect(verbs()).toEqual(['1 pause', '1 pause'])
-  expect(kit.receiver.notice).toMatch("Topic 'orders' waits")
-  expect(kit.logged.at(-1)).toMatchObject({ level: 'error', fields: { group: 'billing' } })
-  kit.world.fetch = async () => ({ responses: [] })
-  await kit.clock.advance(3_000)
-  expect(verbs().slice(2)).toEqual(['1 resume', '1 resume'])
-  expect(kit.receiver.notice).toBeUndefined()
 })
 
 function fail(error: Error): never {

@@ -36,29 +36,9 @@ test('a batch that another one followed is removed without it', () => {
   const [first, second] = [batchOf(0, 1), batchOf(0, 1, 1)]
   const open = opened(first, second)
   open.remove(first)
-  expect([open.all, open.reached]).toEqual([[second], new Map([['orders/0', '42']])])
+  expect(open.all).toEqual([second])
   open.remove(second)
   expect(open.all).toEqual([])
-})
-
-test('how far each partition was fetched is known after its records were dropped, and newer records count', () => {
-  const [one, two] = [batchOf(0, 1, 1), batchOf(1, 1)]
-  const open = opened(one, two)
-  expect(open.reached).toEqual(
-    new Map([
-      ['orders/0', '42'],
-      ['orders/1', '41'],
-    ]),
-  )
-  open.remove(one)
-  open.remove(two)
-  open.add(batchOf(0, 1))
-  expect(open.reached).toEqual(
-    new Map([
-      ['orders/0', '41'],
-      ['orders/1', '41'],
-    ]),
-  )
 })
 
 test('partitions that kafkajs does not wait for are busy, unless their records only wait for a time', () => {

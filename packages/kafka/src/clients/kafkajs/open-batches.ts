@@ -7,19 +7,9 @@ const MOST_BYTES = 64 * 1_024 * 1_024
 /** The batches with records to run: at most one for each partition, in the order of their turn. */
 export class OpenBatches {
   readonly #batches = new Map<string, FetchedBatch>()
-  readonly #removed = new Map<string, string>()
 
   get all(): readonly FetchedBatch[] {
     return [...this.#batches.values()]
-  }
-
-  /**
-   * How far partitions were fetched, by their names: the offset behind the last record that was fetched. Records are
-   * dropped in the moment in which kafkajs ends its consumer, before it says why.
-   */
-  get reached(): ReadonlyMap<string, string> {
-    const open = this.all.map((batch) => [nameOf(batch), batch.end] as const)
-    return new Map([...this.#removed, ...open])
   }
 
   of(partition: Partition): FetchedBatch | undefined {
@@ -32,9 +22,7 @@ export class OpenBatches {
 
   /** Leaves another batch of the same partition alone. */
   remove(batch: FetchedBatch): void {
-    if (this.of(batch) !== batch) return
-    this.#batches.delete(nameOf(batch))
-    this.#removed.set(nameOf(batch), batch.end)
+    if (this.of(batch) === batch) this.#batches.delete(nameOf(batch))
   }
 
   /** Partitions with work that kafkajs does not wait for. */

@@ -219,23 +219,6 @@ test('K22: a consumer that its user stops keeps callback and heartbeats until th
   expect(fetch.calls).toEqual(['resolve 41', 'commit 41'])
 })
 
-// Red when only records in hand tell: kafkajs says that it crashed after its callbacks have ended.
-test('it is known how far a partition was fetched by a consumer that has just crashed', async () => {
-  const kit = await trusted({ concurrency: 1 })
-  const fetch = fetchOf(records('a', 'b'))
-  kit.call(fetch)
-  await kit.clock.advance(0)
-  expect(kit.partitionBatches.reached).toEqual(new Map([['orders/0', '42']]))
-  const until = (kit.clock.nowMs + 60_000) as Extract<Settlement, { kind: 'defer' }>['until']
-  kit.settle(40, { kind: 'defer', reason: 'failed', until })
-  await kit.clock.advance(0)
-  kit.settle(41)
-  fetch.broker.isRunning = false
-  await kit.clock.advance(600)
-  expect(kit.partitionBatches.open).toEqual([])
-  expect(kit.partitionBatches.reached).toEqual(new Map([['orders/0', '42']]))
-})
-
 test('control records behind the last record are passed with it', async () => {
   const kit = await trusted({ concurrency: 1 })
   const callback = kit.call(fetchOf(records('a'), { lastOffset: '42' }))

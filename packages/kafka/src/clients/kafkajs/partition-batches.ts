@@ -57,11 +57,6 @@ export class PartitionBatches {
     return this.#open.all
   }
 
-  /** See {@link OpenBatches.reached}. */
-  get reached(): ReadonlyMap<string, string> {
-    return this.#open.reached
-  }
-
   /** True during a rebalance: nothing may start. */
   get isHeld(): boolean {
     return this.#isHeld

@@ -1,5 +1,5 @@
 import { ConfigurationError } from '@onceward/core'
-import type { Cluster, Consumer, ConsumerCrashEvent, ConsumerHeartbeatEvent } from 'kafkajs'
+import type { Consumer, ConsumerCrashEvent, ConsumerHeartbeatEvent } from 'kafkajs'
 import type { KafkaClient } from '../../client.ts'
 import { Fences } from '../fences.ts'
 import { AGAIN, type ConsumerLife, type RecordSource, type SourceOptions } from '../port.ts'
@@ -10,7 +10,6 @@ import { Membership, withCluster } from './group.ts'
 import { outOfRangeLog } from './out-of-range.ts'
 import { PartitionBatches } from './partition-batches.ts'
 import { Subscription } from './subscription.ts'
-import { Unreadable } from './unreadable.ts'
 import { Watchdog } from './watchdog.ts'
 
 export interface KafkajsSourceOptions extends SourceOptions {
@@ -39,7 +38,6 @@ export class KafkajsSource implements RecordSource {
   #joining: Promise<unknown> = Promise.resolve()
   readonly #subscription: Subscription
   readonly #watchdog: Watchdog
-  readonly #unreadable: Unreadable
   /** Ends the current consumer with a reason. */
   #giveUp: (reason: unknown) => void = () => undefined
   readonly #membership: Membership
@@ -52,7 +50,6 @@ export class KafkajsSource implements RecordSource {
     this.batches = batches
     this.#membership = new Membership(settings.consumer.groupId)
     this.#watchdog = new Watchdog(port.runtime, settings.consumer)
-    this.#unreadable = new Unreadable({ port, settings, fields: this.#fields })
     this.#subscription = new Subscription({
       ...{ port, settings, batches, fields: this.#fields },
       isAnswered: () => this.#watchdog.silentMs < LIVELY_MS && !batches.isHeld,
@@ -72,13 +69,11 @@ export class KafkajsSource implements RecordSource {
   }
 
   get notice(): string | undefined {
-    const notices = [this.#subscription.notice, this.#unreadable.notice]
-    return notices.filter((notice) => notice !== undefined).join('; ') || undefined
+    return this.#subscription.notice
   }
 
   async live(life: ConsumerLife): Promise<unknown> {
     const error = await this.#live(life)
-    this.#unreadable.ended(error, this.batches.reached)
     this.batches.left()
     return error
   }
@@ -93,7 +88,7 @@ export class KafkajsSource implements RecordSource {
       })
       const consumer = kafka.consumer(config)
       this.#consumer = consumer
-      const givenUp = this.#listen(consumer, cluster, life)
+      const givenUp = this.#listen(consumer, life)
       const eachBatch = this.batches.attach(consumer)
       const isWanted = (): boolean => this.#consumer === consumer
       await connect(consumer, { runtime: port.runtime, limitMs: this.#watchdog.limitMs, isWanted })
@@ -131,11 +126,7 @@ export class KafkajsSource implements RecordSource {
   }
 
   /** Resolves when the consumer must be replaced or stopped. */
-  #listen(
-    consumer: Consumer,
-    cluster: () => Cluster | undefined,
-    life: ConsumerLife,
-  ): Promise<unknown> {
+  #listen(consumer: Consumer, life: ConsumerLife): Promise<unknown> {
     const { batches } = this
     const { CRASH, FETCH, GROUP_JOIN, HEARTBEAT, REBALANCING } = consumer.events
     const { promise, resolve } = Promise.withResolvers<unknown>()
@@ -153,7 +144,6 @@ export class KafkajsSource implements RecordSource {
       this.#membership.joined(payload)
       this.#options.onJoined(Object.keys(payload.memberAssignment))
       batches.joined(payload)
-      this.#unreadable.joined(consumer, cluster(), payload.memberAssignment)
       this.#watchdog.joined()
       life.onJoined()
     })
@@ -172,7 +162,6 @@ export class KafkajsSource implements RecordSource {
     this.#joining = Promise.resolve()
     this.#subscription.end()
     this.#watchdog.end()
-    this.#unreadable.end()
     this.#membership.ended()
     if (consumer === undefined) return
     await disconnect(consumer, joining, this.#options.port.runtime)

@@ -1,9 +1,7 @@
 import type { Cluster } from 'kafkajs'
 import { expect, test } from 'vitest'
 import { protocolError } from '../../fixtures/fetch.ts'
-import { nextOffset, startAtEnds } from './start-offsets.ts'
-
-const ORDERS = { topic: 'orders', partition: 1 }
+import { startAtEnds } from './start-offsets.ts'
 
 /** As much of a cluster as decides where a group starts. The test gives its answers. */
 function asking() {
@@ -57,43 +55,6 @@ interface Asked {
 }
 
 const COORDINATOR = ['coordinator', { groupId: 'billing' }]
-const ONE = { topic: 'orders', partitions: [{ partition: 1 }] }
-
-test.each<[string, string | undefined, string]>([
-  ['the committed offset', '42', '42'],
-  ['the offset 0', '0', '0'],
-  ['the first offset there is, if it committed none', '-1', '7'],
-  ['the first offset there is, if its offset fell out of the log', '-2', '7'],
-  ['the first offset there is, if the broker names no partition', undefined, '7'],
-])('a group reads next %s', async (_what, committed, expected) => {
-  const { asked, cluster, world } = asking()
-  world.committed = [committed === undefined ? {} : { orders: [committed] }]
-  expect(await nextOffset(cluster, 'billing', ORDERS, () => undefined)).toBe(expected)
-  const question = ['committed', { groupId: 'billing', topics: [ONE] }]
-  const lows = ['offsets', [{ ...ONE, fromBeginning: true }]]
-  expect(asked).toEqual([COORDINATOR, question, ...(expected === '7' ? [lows] : [])])
-})
-
-test('a partition that does not exist any more begins at 0', async () => {
-  const { cluster, world } = asking()
-  world.partitions = { orders: [0] }
-  expect(await nextOffset(cluster, 'billing', ORDERS, () => undefined)).toBe('0')
-})
-
-// Red when it asks on: kafkajs, which disconnects meanwhile, would open a connection that nobody closes.
-test.each([1, 2])(
-  'the next offset is not asked for after %i requests if it is not wanted any more',
-  async (most) => {
-    const { asked, cluster } = asking()
-    const assertWanted = (): void => {
-      if (asked.length === most) throw new Error('the consumer has ended')
-    }
-    const next = nextOffset(cluster, 'billing', ORDERS, assertWanted)
-    await expect(next).rejects.toThrow('the consumer has ended')
-    expect(asked).toHaveLength(most)
-  },
-)
-
 const ALL = ['committed', { groupId: 'billing', topics: [] }]
 
 test('a new group starts at the ends of all partitions, committed in one request before any member reads', async () => {

@@ -1,6 +1,5 @@
 import type { Cluster } from 'kafkajs'
 import { rebalanceIn } from '../../errors.ts'
-import type { Partition } from '../../offsets.ts'
 
 interface Offsets {
   readonly topic: string
@@ -48,28 +47,6 @@ export async function commitAs(
 
 /** What Kafka answers for a partition without an offset. */
 const NO_OFFSET = '-1'
-
-/**
- * The offset that the group reads next.
- *
- * @param assertWanted - Called between two requests. It throws if the next one must not be sent.
- */
-export async function nextOffset(
-  cluster: Cluster,
-  groupId: string,
-  { topic, partition }: Partition,
-  assertWanted: () => void,
-): Promise<string> {
-  const coordinator: unknown = await cluster.findGroupCoordinator({ groupId })
-  assertWanted()
-  const asked = { topic, partitions: [{ partition }] }
-  const { responses } = await (coordinator as Coordinator).offsetFetch({ groupId, topics: [asked] })
-  const [committed] = responses.flatMap(({ partitions }) => partitions)
-  if (committed !== undefined && BigInt(committed.offset) >= 0n) return committed.offset
-  assertWanted()
-  const [low] = await cluster.fetchTopicsOffset([{ ...asked, fromBeginning: true }])
-  return low?.partitions[0]?.offset ?? '0'
-}
 
 /**
  * Lets a group that has no offset yet start at the present ends of all its partitions.
