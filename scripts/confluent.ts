@@ -42,6 +42,8 @@ async function run(command: string, args: readonly string[], cwd: string): Promi
   env['CKJS_LINKING'] = 'dynamic'
   // Several jobs of make would start before librdkafka is configured.
   delete env['JOBS']
+  // npm hands its setting on, and node-gyp prefers it to its option: the headers of another Node.
+  delete env['npm_config_nodedir']
   const { stdout } = await exec(command, args, { cwd, env, maxBuffer: 64 * 1024 * 1024 })
   return stdout.trim()
 }
