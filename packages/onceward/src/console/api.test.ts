@@ -50,6 +50,16 @@ describe('a change', () => {
     expect(asked).toEqual([])
   })
 
+  test.each([[['x']], [['-1']], [[ID]], [['1', 7]], [[]]])(
+    'of messages that are given as %j is refused',
+    async (given) => {
+      const { ask, asked } = api()
+      const refused = ask('replay-messages', '', { ids: given })
+      await expect(refused).rejects.toEqual(usageSaying('1 to 100 ids'))
+      expect(asked).toEqual([])
+    },
+  )
+
   test('of 100 ids is made one by one', async () => {
     const now = vi.spyOn(performance, 'now').mockReturnValue(0)
     onTestFinished(() => now.mockRestore())
@@ -74,6 +84,8 @@ describe('a change', () => {
       const { ask, asked } = api(free)
       const refused = ask('discard', '', { ids: [ID], ...body })
       await expect(refused).rejects.toEqual(usageSaying('Say why'))
+      const messages = ask('discard-messages', '', { ids: ['1'], ...body })
+      await expect(messages).rejects.toEqual(usageSaying('Say why'))
       expect(asked).toEqual([])
     },
   )

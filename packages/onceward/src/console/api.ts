@@ -1,4 +1,5 @@
 import { deadLetters, type OperatorReport } from '@onceward/postgres'
+import { deadMessageChanges } from '@onceward/postgres/operator'
 import type { NamedBroker } from '../data/broker-address.ts'
 import { type ChangeOutcome, changeEach } from '../data/change-dead-letters.ts'
 import { troublesOf } from '../data/consumer-trouble.ts'
@@ -14,6 +15,7 @@ import {
 } from '../data/dead-letters.ts'
 import { databaseFindings } from '../data/doctor.ts'
 import { eventFactsOf } from '../data/event.ts'
+import { deadMessages, messagesOf, readOutbox, waitingKeys } from '../data/outbox.ts'
 import { withSender } from '../data/queue-sender.ts'
 import { readable } from '../data/readable.ts'
 import { openRedis } from '../data/redis.ts'
@@ -23,6 +25,7 @@ import { timelineOf } from '../data/timeline.ts'
 import { readTroubled } from '../data/troubled.ts'
 import { Failure, toFailure, toShownFailure, usage } from '../failure.ts'
 import { bodyText } from '../render/body.ts'
+import { MESSAGE_STATES } from '../render/outbox.ts'
 
 /** What the page asks for. */
 export interface Question {
@@ -70,11 +73,15 @@ const MOST_IDS = 100
 const LONGEST_WORK_MS = 5_000
 
 type Verb = 'replay' | 'requeue' | 'discard'
-const VERBS: readonly string[] = ['replay', 'requeue', 'discard'] satisfies readonly Verb[]
+type MessageVerb = 'replay-messages' | 'discard-messages'
+const VERBS: readonly string[] = [
+  ...(['replay', 'requeue', 'discard'] satisfies readonly Verb[]),
+  ...(['replay-messages', 'discard-messages'] satisfies readonly MessageVerb[]),
+]
 
 type Answer = (question: Question) => Promise<unknown>
 
-/** The questions of the page, all but three of which only read. */
+/** The questions of the page, all but {@link VERBS} of which only read. */
 export function createApi(options: ApiOptions): Api {
   const { database } = options
   const answers: Readonly<Record<string, Answer>> = {
@@ -90,12 +97,17 @@ export function createApi(options: ApiOptions): Api {
     selected: ({ query }) =>
       readTablesOf(database, (ask) => selected(ask, database, filterOf(query))),
     letter: ({ query }) => letter(database, query.get('id') ?? ''),
+    outbox: ({ query }) => outbox(database, query.get('destination') || undefined),
+    'selected-messages': ({ query }) => selectedMessages(database, query.get('destination')),
+    message: ({ query }) => message(database, query.get('position') ?? ''),
     event: ({ query }) => story(options, query),
     redis: async () => ({ down: await redisTrouble(options.redis) }),
     findings: async () => ({ findings: await databaseFindings(database) }),
     replay: ({ body }) => change(options, 'replay', body),
     requeue: ({ body }) => change(options, 'requeue', body),
     discard: ({ body }) => change(options, 'discard', body),
+    'replay-messages': ({ body }) => changeMessages(options, 'replay', body),
+    'discard-messages': ({ body }) => changeMessages(options, 'discard', body),
   }
   return {
     answer: (question) => {
@@ -163,6 +175,43 @@ async function letter(database: Database, id: string): Promise<unknown> {
   return { ...rest, shown: bodyText({ ...rest, body }, 'auto') }
 }
 
+function outbox(database: Database, destination: string | undefined): Promise<unknown> {
+  return readTablesOf(database, async (query) => {
+    const destinations = await readOutbox(query, database)
+    if (destinations === null) return { destinations }
+    const filter = { destination, limit: PAGE }
+    const keys = await waitingKeys(query, database, filter)
+    return { destinations, keys, dead: await deadMessages(query, database, filter) }
+  })
+}
+
+async function selectedMessages(database: Database, destination: string | null): Promise<unknown> {
+  const found = await readTablesOf(database, (query) =>
+    deadMessages(query, database, { destination: destination || undefined }),
+  )
+  return found.map(({ destination: to, position }) => ({ position, destination: to }))
+}
+
+async function message(database: Database, position: string): Promise<unknown> {
+  const [found] = isPosition(position)
+    ? await readTablesOf(database, (query) =>
+        messagesOf(query, database, { positions: [position], maxBytes: BODY_BYTES }),
+      )
+    : []
+  if (found === undefined) {
+    throw new Refused(404, 'The outbox has no such message: it was published, or discarded.')
+  }
+  const { body, bytes: bodyBytes, ...rest } = found
+  const state = MESSAGE_STATES[rest.state]
+  return {
+    ...rest,
+    state,
+    isDead: rest.state === 'x',
+    bodyBytes,
+    shown: bodyText({ body, bodyBytes, isOmitted: false }, 'auto'),
+  }
+}
+
 async function story(options: ApiOptions, query: URLSearchParams): Promise<unknown> {
   const text = (name: string): string | undefined => query.get(name) || undefined
   const { database, redis, redisNamespace } = options
@@ -210,6 +259,23 @@ async function change(options: ApiOptions, verb: Verb, body: unknown): Promise<u
   }
 }
 
+/** Of one transaction. */
+async function changeMessages(
+  options: ApiOptions,
+  verb: 'replay' | 'discard',
+  body: unknown,
+): Promise<unknown> {
+  const { by: own, database, ending } = options
+  const { ids, by, why } = changeOf(body, isPosition)
+  if (ending.aborted) throw new Failure('The console is ending.')
+  if (verb === 'discard' && why === '') throw usage('Say why the messages are discarded.')
+  const { pool, schema } = database
+  const act = deadMessageChanges(pool, { schema, by: by ?? own, why: why || undefined })[verb]
+  const done = await act(ids)
+  const untouched = ids.filter((id) => !done.includes(id))
+  return { done, untouched: untouched.map((id) => ({ id, why: 'no-dead-message' })) }
+}
+
 type Act = (id: string) => Promise<OperatorReport>
 
 /** Answers what was changed also if it failed after that, because it cannot be undone. */
@@ -232,12 +298,14 @@ async function changeSome(
 const LONGEST_NAME = 200
 const LONGEST_REASON = 2_000
 
-function changeOf(body: unknown): Change {
+const isPosition = (text: string): boolean => /^\d{1,18}$/.test(text)
+
+function changeOf(body: unknown, isFit: (id: string) => boolean = isId): Change {
   const { ids, by, why } = (typeof body === 'object' && body !== null ? body : {}) as Partial<
     Record<keyof Change, unknown>
   >
   const isList = Array.isArray(ids) && ids.length > 0 && ids.length <= MOST_IDS
-  if (!isList || !ids.every((id) => typeof id === 'string' && isId(id))) {
+  if (!isList || !ids.every((id) => typeof id === 'string' && isFit(id))) {
     throw usage(`Expected \`ids\` to be 1 to ${MOST_IDS} ids of dead letters.`)
   }
   const text = (value: unknown, most: number): string =>

@@ -24,6 +24,10 @@ async function open(url = running.url): Promise<Page> {
   return watched.page
 }
 
+const DEAD_MESSAGE = `insert into onceward.outbox_messages (bucket, state, message_id, destination, key, envelope, payload, failed_at, error)
+  select 0, 'x', repeat('an-id-that-is-longer', 6), 'mails-of-the-shop', convert_to(repeat('key', 99), 'utf8'),
+    '{"source":"billing","type":"t","headers":{}}', '{}', now(), repeat('too large ', 20)`
+
 const follow = async (page: Page, name: string): Promise<void> => {
   await page.getByRole('navigation').getByRole('link', { name }).click()
 }
@@ -214,7 +218,7 @@ describe.skipIf(skipped('chromium'))('the console in a Chromium', () => {
     await page.getByLabel('Key').fill('order-1')
     await page.getByLabel('Consumer').fill('billing')
     await page.getByLabel('Tenant').fill('acme')
-    await page.getByRole('button', { name: 'Show' }).click()
+    await page.getByRole('button', { name: 'Show', exact: true }).click()
     await page.getByText('settled as dead-lettered (fatal)').waitFor()
     await page.getByText('RangeError: no').waitFor()
     await follow(page, 'Findings')
@@ -222,6 +226,67 @@ describe.skipIf(skipped('chromium'))('the console in a Chromium', () => {
     await page.getByRole('link', { name: 'Show the dead letters' }).click()
     await page.getByRole('link', { name: 'order-1' }).waitFor()
     expect(await page.getByLabel('Consumer').inputValue()).toBe('billing')
+  })
+
+  test('shows what waits in the outbox and why, and replays or discards its dead messages', async () => {
+    // The last characters of an id are its state and its key.
+    await at.pool.query(`insert into onceward.outbox_messages
+        (bucket, state, message_id, destination, key, envelope, payload, attempt, error, failed_at, due_at, created_at)
+      select 0, left(kind, 1)::"char", to_ || '-' || kind, to_, substr(kind, 2)::bytea, '{"source":"billing","type":"t","headers":{"lang":"<b>"}}',
+        '{"cents":1}', 3, 'Error: queue ' || kind || e'\n    at x', now(), now() + interval '1 h', now() - interval '20 min'
+      from (values ('mails', 'q1'), ('mails', 'w2'), ('mails', 'h2'), ('mails', 'x3'), ('mails', 'x4'), ('pay', 'x5')) m (to_, kind)`)
+    await at.pool.query(
+      "insert into onceward.outbox_leases values (-1, gen_random_uuid(), now() + interval '1 h', '{pay}')",
+    )
+    const page = await open()
+    await follow(page, 'Findings')
+    await page.getByText(/mails wait, and no relay that runs has this destination/).waitFor()
+    await page.getByRole('link', { name: 'Show the outbox' }).first().click()
+    const rowsOf = (name: string) => page.getByRole('region', { name }).getByRole('row')
+    await page.getByRole('heading', { name: 'Dead messages' }).waitFor()
+    const lines = await rowsOf('By destination').allInnerTexts()
+    expect(lines.slice(1).map((line) => line.split(/\s+/).join(' '))).toEqual([
+      ...['mails 2 0 1 2 20 min ago none', 'pay 0 0 0 1 – runs'],
+    ])
+    const [, held = '', ...others] = await rowsOf('Keys whose first message').allInnerTexts()
+    expect(held.split(/\s+/).join(' ')).toMatch(/^mails 2 2 3 20 min ago in .* Error: queue w2$/)
+    expect(others).toEqual([])
+
+    await page.getByRole('link', { name: 'mails-x3' }).click()
+    await page.locator('#body', { hasText: '"cents": 1' }).waitFor()
+    await page.locator('#error', { hasText: 'Error: queue x3' }).waitFor()
+    await page.getByRole('button', { name: 'Replay' }).click()
+    await page.getByRole('dialog').getByText('to mails: 1').waitFor()
+    await page.getByRole('button', { name: 'Replay 1' }).click()
+    await page.getByRole('status').getByText('1 dead message will be published again.').waitFor()
+    // The page still shows it as dead.
+    await page.getByRole('button', { name: 'Replay' }).click()
+    await page.getByRole('button', { name: 'Replay 1' }).click()
+    await page.getByText(/^0 dead messages .* left as it is: it is not dead any more/).waitFor()
+
+    await follow(page, 'Outbox')
+    await page.getByRole('combobox', { name: 'Destination' }).selectOption('mails')
+    await page.getByRole('button', { name: 'Show' }).click()
+    await page.getByRole('button', { name: 'Discard all 1 that match' }).click()
+    const dialog = page.getByRole('dialog')
+    await dialog.getByLabel('Why').fill('no such account')
+    await dialog.getByRole('button', { name: 'Discard 1' }).click()
+    await page.getByRole('status').getByText('1 dead message discarded.').waitFor()
+    await follow(page, 'Overview')
+    await follow(page, 'Outbox')
+    await page.getByLabel('Select pay-x5').check()
+    await page.getByRole('button', { name: 'Replay selected' }).click()
+    await page.getByRole('button', { name: 'Replay 1' }).click()
+    await page.getByText('No message is dead.').waitFor()
+    expect(await audit()).toEqual([
+      { who: 'alice', action: 'replay', why: null },
+      { who: 'alice', action: 'discard', why: 'no such account' },
+      { who: 'alice', action: 'replay', why: null },
+    ])
+    const left = await at.pool.query(
+      "select message_id || ' ' || state::text as left from onceward.outbox_messages where attempt = 0 or state = 'x'",
+    )
+    expect(left.rows.map((row) => row.left).toSorted()).toEqual(['mails-x3 q', 'pay-x5 q'])
   })
 
   test('a wrong token opens nothing, and the right one can be typed', async () => {
@@ -236,10 +301,11 @@ describe.skipIf(skipped('chromium'))('the console in a Chromium', () => {
 
   test('on a narrow screen pages and questions fit, and keys can be read', async () => {
     await at.kill('a-key-that-is-longer-than-the-screen-is-wide-'.repeat(3), 'no')
+    await at.pool.query(DEAD_MESSAGE)
     const page = await open()
     await page.setViewportSize({ width: 360, height: 740 })
     const titles = { Overview: 'needs you', Waiting: 'Waiting', Event: 'event', Tables: 'Tables' }
-    const others = { Findings: 'Findings', 'Dead letters': 'Dead letters' }
+    const others = { Findings: 'Findings', Outbox: 'Outbox', 'Dead letters': 'Dead letters' }
     for (const [name, title] of Object.entries({ ...titles, ...others })) {
       await follow(page, name)
       await page.locator('main h2', { hasText: title }).waitFor()
@@ -263,6 +329,7 @@ describe.skipIf(skipped('chromium'))('the console in a Chromium', () => {
   test('axe finds nothing serious on any page, in dark and light', async () => {
     await at.send('a', {})
     await at.kill('order-1', 'no')
+    const { rows } = await at.pool.query(`${DEAD_MESSAGE} returning position`)
     const page = await open()
     const id = eventIdOf('billing', 'acme', 'order-1')
     const found: unknown[] = []
@@ -274,6 +341,8 @@ describe.skipIf(skipped('chromium'))('the console in a Chromium', () => {
         'letters',
         `letter?id=${id}`,
         `event?id=${id}`,
+        'outbox',
+        `message?position=${rows[0].position}`,
         'findings',
         'tables',
       ]) {

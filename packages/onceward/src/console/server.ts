@@ -22,6 +22,8 @@ const FILES: Readonly<Record<string, string>> = {
       'waiting',
       'letters',
       'letter',
+      'outbox',
+      'message',
       'event',
       'findings',
       'tables',

@@ -10,8 +10,8 @@ export interface Finding {
   readonly remedy: string
   /** Which consumer it is about. */
   readonly consumer?: string
-  /** What of the consumer it names. */
-  readonly see?: 'dead-letters' | 'waiting'
+  /** What of the consumer it names, or that it names the outbox. */
+  readonly see?: 'dead-letters' | 'waiting' | 'outbox'
 }
 
 /** The finding, if it is so. */

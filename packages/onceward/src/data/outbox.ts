@@ -81,8 +81,8 @@ interface MessageRow extends Omit<StoredMessage, 'source' | 'type' | 'event' | '
   readonly body: string
 }
 
-interface Wanted {
-  readonly ids: readonly string[]
+/** Messages by their ids or by the positions of their rows. */
+type Wanted = ({ readonly ids: readonly string[] } | { readonly positions: readonly string[] }) & {
   /** Most bytes of each body. */
   readonly maxBytes: number
 }
@@ -90,21 +90,25 @@ interface Wanted {
 const MOST_MESSAGES = 100
 
 /**
- * The messages with these ids, oldest first: ids that handlers gave may be those of several. Reads the whole table, because
- * an index on the ids would cost every message a write.
+ * These messages, oldest first: ids that handlers gave may be those of several. By ids it reads the whole table, because an
+ * index on them would cost every message a write.
  */
 export async function messagesOf(
   query: Query,
   { quoted }: Pick<Database, 'quoted'>,
-  { ids, maxBytes }: Wanted,
+  { maxBytes, ...which }: Wanted,
 ): Promise<readonly StoredMessage[]> {
+  const [column, values] =
+    'ids' in which
+      ? ['message_id = any ($1::text[])', which.ids]
+      : ['position = any ($1::int8[])', which.positions]
   const rows = await query<MessageRow>(
     `select position::text as position, message_id as id, destination, encode(key, 'base64') as key, state::text as state,
        attempt as attempts, ${ms('created_at')} as "createdAtMs", ${ms('due_at')} as "dueAtMs", ${ms('failed_at')} as "failedAtMs",
        error, octet_length(payload) as bytes, encode(envelope, 'base64') as envelope,
        encode(substring(payload from 1 for $2::integer), 'base64') as body
-     from ${quoted}.outbox_messages where message_id = any ($1::text[]) order by position limit ${MOST_MESSAGES}`,
-    [ids, maxBytes],
+     from ${quoted}.outbox_messages where ${column} order by position limit ${MOST_MESSAGES}`,
+    [values, maxBytes],
   )
   return rows.map(({ body, envelope, key, ...row }) => {
     const { event = null, headers, source, type } = JSON.parse(decoded(envelope))
@@ -140,4 +144,33 @@ export async function deadMessages(
     ...row,
     key: row.key === null ? null : decoded(row.key),
   }))
+}
+
+/** A key of which a message was refused and is tried again, with the messages that wait behind it. */
+export interface WaitingKey {
+  readonly destination: string
+  /** Null: messages without a key, none of which waits for another one. */
+  readonly key: string | null
+  readonly messages: number
+  readonly oldestMs: number
+  readonly attempts: number
+  readonly nextTryMs: number | null
+  readonly error: string | null
+}
+
+/** Those that wait longest first. */
+export async function waitingKeys(
+  query: Query,
+  { quoted }: Pick<Database, 'quoted'>,
+  { destination, limit }: Pick<DeadMessageFilter, 'destination' | 'limit'>,
+): Promise<readonly WaitingKey[]> {
+  const rows = await query<WaitingKey>(
+    `select destination, encode(key, 'base64') as key, count(*) as messages, ${ms('min(created_at)')} as "oldestMs",
+       coalesce(max(attempt) filter (where state = 'w'), 0) as attempts,
+       ${ms("min(due_at) filter (where state = 'w')")} as "nextTryMs", (array_agg(error) filter (where state = 'w'))[1] as error
+     from ${quoted}.outbox_messages where state in ('w', 'h') and ($1::text is null or destination = $1)
+     group by destination, 2 order by min(position) limit $2::bigint`,
+    [destination ?? null, limit ?? null],
+  )
+  return rows.map((row) => ({ ...row, key: row.key === null ? null : decoded(row.key) }))
 }

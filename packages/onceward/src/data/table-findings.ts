@@ -129,7 +129,7 @@ function outboxFindings(
   { dead, destination, isServed, oldestWaitingMs, refused, waiting }: OutboxStatus,
   { nowMs }: Status,
 ): readonly Finding[] {
-  const shared = { severity: 'warning', about: 'tables' } as const
+  const shared = { severity: 'warning', about: 'tables', see: 'outbox' } as const
   const waitsMs = nowMs - (oldestWaitingMs ?? nowMs)
   const wait = `${counted(waiting + refused, 'message')} of the outbox to ${destination} ${waiting + refused === 1 ? 'waits' : 'wait'}`
   return [

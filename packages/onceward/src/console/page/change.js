@@ -6,7 +6,21 @@ const MOST_IDS = 100
 const NAME = 'onceward-name'
 const DO = { replay: 'Replay', requeue: 'Requeue', discard: 'Discard' }
 const DID = { replay: 'will run again', requeue: 'sent back', discard: 'discarded' }
+/** What is changed on the page of dead letters, and on that of the outbox. */
+export const LETTERS = {
+  noun: 'dead letter',
+  question: (verb) => verb,
+  groupOf: ({ consumer, reason }) => `${consumer} ${reason}`,
+  did: DID,
+}
+export const MESSAGES = {
+  noun: 'dead message',
+  question: (verb) => `${verb}-messages`,
+  groupOf: ({ destination }) => `to ${destination}`,
+  did: { replay: 'will be published again', discard: 'discarded' },
+}
 const WHY = {
+  'no-dead-message': 'it is not dead any more: it was replayed, published or discarded',
   unknown: 'no such dead letter, or it was discarded',
   done: 'its effect is committed, so another run would repeat it',
   'not-dead': 'it waits or runs already',
@@ -22,38 +36,37 @@ const WHY = {
 }
 
 /** Asks with the counts of what would be changed, changes it, and says what was done. False if it was cancelled. */
-export async function confirmChange({ verb, targets, session }) {
+export async function confirmChange({ verb, targets, session, what = LETTERS }) {
   if (verb === 'requeue' && session.brokers.length === 0) return explainRequeue()
-  const given = await askFor({ verb, targets, session })
+  const given = await askFor({ verb, targets, session, what })
   if (given === undefined) return false
   const result = { done: [], untouched: [] }
   try {
     for (let at = 0; at < targets.length; ) {
       const ids = targets.slice(at, at + MOST_IDS).map(({ id }) => id)
-      const { done, untouched, failure } = await change(verb, { ids, ...given })
+      const { done, untouched, failure } = await change(what.question(verb), { ids, ...given })
       result.done.push(...done)
       result.untouched.push(...untouched)
       if (failure !== undefined) throw new Error(failure)
       // An answer that takes long is of the first ones alone.
       at += done.length + untouched.length
-      tell(`${result.done.length} of ${targets.length} ${DID[verb]} …`)
+      tell(`${result.done.length} of ${targets.length} ${what.did[verb]} …`)
     }
-    tell(textOf(verb, result))
+    tell(textOf({ verb, what }, result))
   } catch (error) {
-    tell(`${textOf(verb, result)} Then it failed: ${error.message}`)
+    tell(`${textOf({ verb, what }, result)} Then it failed: ${error.message}`)
   }
   return true
 }
 
-const noun = ({ length }) => (length === 1 ? 'dead letter' : 'dead letters')
+const counted = ({ length }, { noun }) => `${length} ${noun}${length === 1 ? '' : 's'}`
 
-function textOf(verb, { done, untouched }) {
+function textOf({ verb, what }, { done, untouched }) {
   const left = untouched.map(({ error, id, why }) => {
     const said = error === undefined ? '' : ` (${error})`
     return ` ${id} was left as it is: ${WHY[why] ?? why}${said}.`
   })
-  const letters = noun(done)
-  return `${done.length} ${letters} ${DID[verb]}.${left.join('')}`
+  return `${counted(done, what)} ${what.did[verb]}.${left.join('')}`
 }
 
 const NOTES = {
@@ -61,6 +74,9 @@ const NOTES = {
   requeue: ({ brokers }) =>
     `Each message goes back to the queue that it came from (${brokers.join(', ')}). It is deleted here once the broker has confirmed it.`,
   discard: () => 'Their messages are deleted. It cannot be undone.',
+  'replay-messages': () =>
+    'A relay publishes each of them with its old id. Later messages of its key may have left before it.',
+  'discard-messages': () => 'They are deleted and never published. It cannot be undone.',
 }
 
 /**
@@ -117,13 +133,13 @@ export function tell(text) {
   document.getElementById('news').textContent = text
 }
 
-function countsOf(targets) {
-  const counts = Map.groupBy(targets, ({ consumer, reason }) => `${consumer} ${reason}`)
+function countsOf(targets, { groupOf }) {
+  const counts = Map.groupBy(targets, groupOf)
   return [...counts].map(([name, group]) => h('li', {}, `${name}: ${group.length}`))
 }
 
 /** Resolves with name and reason, or with undefined when the operator cancels. */
-function askFor({ verb, targets, session }) {
+function askFor({ verb, targets, session, what }) {
   const dialog = document.getElementById('confirm')
   const by = h('input', {
     name: 'by',
@@ -132,7 +148,7 @@ function askFor({ verb, targets, session }) {
   })
   const why = h('input', { name: 'why', required: true, autocomplete: 'off', size: 40 })
   const isDiscard = verb === 'discard'
-  const note = NOTES[verb](session)
+  const note = NOTES[what.question(verb)](session)
   return new Promise((resolve) => {
     let given
     const form = h(
@@ -145,7 +161,7 @@ function askFor({ verb, targets, session }) {
           dialog.close()
         },
       },
-      h('ul', {}, countsOf(targets)),
+      h('ul', {}, countsOf(targets, what)),
       h('p', {}, note),
       field('Your name, for the audit (empty: the login)', by),
       isDiscard ? field('Why', why) : undefined,
@@ -158,7 +174,7 @@ function askFor({ verb, targets, session }) {
     )
     replace(
       dialog,
-      h('h2', { id: 'confirm-title' }, `${DO[verb]} ${targets.length} ${noun(targets)}?`),
+      h('h2', { id: 'confirm-title' }, `${DO[verb]} ${counted(targets, what)}?`),
       form,
     )
     // The event comes some time after the end, and then the dialog may be open again for another question.

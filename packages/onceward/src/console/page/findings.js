@@ -5,6 +5,7 @@ import { h } from './dom.js'
 function linkOf({ about, consumer, see }) {
   const query = consumer === undefined ? '' : `?${new URLSearchParams({ consumer })}`
   if (see === 'dead-letters') return [`#/letters${query}`, 'Show the dead letters']
+  if (see === 'outbox') return ['#/outbox', 'Show the outbox']
   if (see === 'waiting') return [`#/waiting${query}`, 'Show what waits']
   if (about === 'consumers') return ['#/', 'Show the consumer']
   if (about === 'tables') return ['#/tables', 'Show the tables']

@@ -5,11 +5,15 @@ import { show as event } from './event.js'
 import { show as findings } from './findings.js'
 import { show as letter } from './letter.js'
 import { show as letters } from './letters.js'
+import { show as message } from './message.js'
+import { show as outbox } from './outbox.js'
 import { show as overview } from './overview.js'
 import { show as tables } from './tables.js'
 import { show as waiting } from './waiting.js'
 
-const PAGES = { '': overview, waiting, letters, letter, event, findings, tables }
+const PAGES = { '': overview, waiting, letters, letter, outbox, message, event, findings, tables }
+/** Pages of one thing, which are entered from the page of all. */
+const PARENTS = { letter: 'letters', message: 'outbox' }
 const EVERY_MS = 2_000
 
 const view = document.getElementById('view')
@@ -70,7 +74,7 @@ function put(page) {
 }
 
 function mark(path) {
-  const here = path === 'letter' ? 'letters' : path
+  const here = PARENTS[path] ?? path
   for (const link of document.querySelectorAll('nav a')) {
     if (link.getAttribute('href') === `#/${here}`) link.setAttribute('aria-current', 'page')
     else link.removeAttribute('aria-current')
