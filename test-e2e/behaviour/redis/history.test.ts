@@ -1,8 +1,16 @@
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
-import { createGuard, type Guard } from '@onceward/core'
+import {
+  createGuard,
+  type Delivery,
+  type Destination,
+  type Guard,
+  type Settlement,
+} from '@onceward/core'
+import { memoryInbox, toDelivery } from '@onceward/core/memory'
 import { systemRuntime } from '@onceward/core/ports'
 import { migrate } from '@onceward/postgres'
+import { startRelay } from '@onceward/postgres/outbox'
 import { pgInbox } from '@onceward/postgres/pg'
 import { redisLeases } from '@onceward/redis'
 import {
@@ -104,41 +112,126 @@ async function isBack({ pool }: Scenario): Promise<void> {
 /** Copies the data of a server that is not running. */
 const copy = (from: string, to: string): Promise<unknown> => run('cp', ['-Rp', from, to])
 
+interface Loss {
+  readonly isStandby: boolean
+}
+
+const LOSSES: readonly (readonly [when: string, loss: Loss])[] = [
+  ['after a restore of a backup', { isStandby: false }],
+  ['after the promotion of a standby that lacks it', { isStandby: true }],
+]
+
+/** A copy of the data as it is now, from which the server can start again. */
+async function backedUp({ isStandby }: Loss) {
+  const data = await dataDirectory()
+  await server.kill('SIGINT')
+  await copy(data, `${data}.backup`)
+  await server.restart()
+  return {
+    takesOver: async (scenario: Scenario): Promise<void> => {
+      await server.kill('SIGINT')
+      await run('rm', ['-r', data])
+      await copy(`${data}.backup`, data)
+      if (isStandby) await run('cp', ['-p', `${data}/PG_VERSION`, `${data}/standby.signal`])
+      await server.restart()
+      if (isStandby) await until(() => scenario.pool.query('select pg_promote()'))
+      await isBack(scenario)
+      scenario.wait(5_001)
+    },
+  }
+}
+
+const settled = (guard: Guard, delivery: Delivery): Promise<Settlement> =>
+  until(async () => {
+    const answer = await guard.process(delivery)
+    return answer.kind === 'ack' && answer
+  })
+
 // Red when keys in Redis do not carry the identity of the history: the event would be acked as a duplicate.
 describe('trap T31: Redis says done, and Postgres has lost the commit', () => {
-  test.each([
-    ['after a restore of a backup', false],
-    ['after the promotion of a standby that lacks it', true],
-  ] as const)('%s the event runs again', async (_when, isStandby) => {
+  test.each(LOSSES)('%s the event runs again', async (_when, loss) => {
     const url = await prepared()
-    const data = await dataDirectory()
-    await server.kill('SIGINT')
-    await copy(data, `${data}.backup`)
-    await server.restart()
+    const backup = await backedUp(loss)
     await using scenario = await openScenario(url)
     const { guard, charges } = scenario
     const delivery = orderPlaced('order')
     expect(await guard.process(delivery)).toMatchObject({ by: 'processed' })
     expect(await guard.process(delivery)).toMatchObject({ by: 'duplicate' })
     expect(await charges()).toBe(1)
-
-    await server.kill('SIGINT')
-    await run('rm', ['-r', data])
-    await copy(`${data}.backup`, data)
-    if (isStandby) await run('cp', ['-p', `${data}/PG_VERSION`, `${data}/standby.signal`])
-    await server.restart()
-    if (isStandby) await until(() => scenario.pool.query('select pg_promote()'))
-    await isBack(scenario)
+    await backup.takesOver(scenario)
     expect(await charges()).toBe(0)
-    scenario.wait(5_001)
-    const settlement = await until(async () => {
-      const answer = await guard.process(delivery)
-      return answer.kind === 'ack' && answer
-    })
-    expect(settlement).toMatchObject({ by: 'processed' })
+    expect(await settled(guard, delivery)).toMatchObject({ by: 'processed' })
     expect(await charges()).toBe(1)
   })
 })
+
+/** A broker with a guard behind it. It does not confirm while it is asked to wait. */
+function receiver() {
+  const published: { readonly id: string; readonly order: unknown }[] = []
+  const effects: unknown[] = []
+  const guard = createGuard(
+    { consumer: 'payments', inbox: memoryInbox(), logger: quiet },
+    async ({ payload }) => void effects.push(payload),
+  )
+  let confirming: Promise<void> = Promise.resolve()
+  const payments: Destination = {
+    batch: 1,
+    publish: async ([message]) => {
+      if (message === undefined) throw new Error('expected a message')
+      const { id, payload } = message
+      const order: unknown = JSON.parse(Buffer.from(payload).toString())
+      published.push({ id, order })
+      await guard.process(toDelivery(order, { headers: { 'idempotency-key': id } }))
+      await confirming
+      return [undefined]
+    },
+  }
+  return {
+    payments,
+    published,
+    effects,
+    wait: (until: Promise<void>): void => {
+      confirming = until
+    },
+    idsOf: (order: string) => published.flatMap((each) => (each.order === order ? each.id : [])),
+  }
+}
+
+// Red when ids are drawn, and when a relay deletes by position: the new message has the one of the lost message, whose
+// call it has in hand.
+test.each(LOSSES)(
+  '%s messages leave again with their ids, and no new one is lost',
+  async (_when, loss) => {
+    const url = await prepared()
+    await using scenario = await openScenario(url)
+    const { pool } = scenario
+    const orders = createGuard(
+      { consumer: 'orders', inbox: pgInbox(pool), logger: quiet },
+      async ({ key }, { outbox }) => outbox.send({ to: 'payments', key: 'k', payload: key }),
+    )
+    await settled(orders, orderPlaced('kept'))
+    const backup = await backedUp(loss)
+    await isBack(scenario)
+    const { effects, idsOf, payments, published, wait } = receiver()
+    const relay = await startRelay({ pool, destinations: { payments }, logger: quiet })
+    await until(() => published.length === 1)
+    const confirmed = Promise.withResolvers<void>()
+    wait(confirmed.promise)
+    await settled(orders, orderPlaced('lost'))
+    await until(() => published.length === 2)
+    await backup.takesOver(scenario)
+    await settled(orders, orderPlaced('new'))
+    confirmed.resolve()
+    await settled(orders, orderPlaced('lost'))
+    await until(() => idsOf('new').length > 0 && idsOf('lost').length > 1)
+    expect(published.map(({ order }) => order)).toEqual(['kept', 'lost', 'kept', 'new', 'lost'])
+    expect(['kept', 'lost', 'new'].map((order) => new Set(idsOf(order)).size)).toEqual([1, 1, 1])
+    expect(new Set(published.map(({ id }) => id)).size).toBe(3)
+    expect(effects).toEqual(['kept', 'lost', 'new'])
+    await relay.drain()
+    await orders.close()
+  },
+)
 
 describe('the identity of a history', () => {
   const identityOf = async (url: string): Promise<string> => {
@@ -170,11 +263,7 @@ describe('the identity of a history', () => {
     await server.restart()
     await isBack(scenario)
     scenario.wait(5_001)
-    const settlement = await until(async () => {
-      const answer = await guard.process(delivery)
-      return answer.kind === 'ack' && answer
-    })
-    expect(settlement).toMatchObject({ by: 'duplicate' })
+    expect(await settled(guard, delivery)).toMatchObject({ by: 'duplicate' })
     expect(await scenario.charges()).toBe(1)
   })
 })

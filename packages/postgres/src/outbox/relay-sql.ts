@@ -19,9 +19,9 @@ export interface RelayStatements {
   readonly hold: string
   readonly free: string
   readonly read: string
-  /** `$1`: positions. */
+  /** `$1`: positions and ids, as JSON: after a restore another message may have the position. */
   readonly remove: string
-  /** `$1`: position, `$2`: most attempts, `$3`: milliseconds until the next, `$4`: the error. */
+  /** `$1`: position, `$2`: most attempts, `$3`: milliseconds until the next, `$4`: the error, `$5`: the id. */
   readonly fail: string
   readonly waiting: string
 }
@@ -54,12 +54,13 @@ export function relayStatements(schema: string): RelayStatements {
         union all
         (select * from ${table} where state in ('d', 'w') and due_at <= now() and ${isMine} order by due_at limit ${BUCKET_ROWS})
       ) found order by position limit ${LOOK_ROWS}) looked where before < ${LOOK_BYTES} order by looked.position`,
-    remove: `with gone as (delete from ${table} where position = any ($1::int8[]) returning destination, key, state)
+    remove: `with gone as (delete from ${table} m using json_to_recordset($1::json) sent(position int8, id text)
+        where m.position = sent.position and m.message_id = sent.id returning m.destination, m.key, m.state)
       update ${table} m set state = 'q' from gone
       where gone.state = 'w' and m.state = 'h' and m.destination = gone.destination and m.key = gone.key`,
     fail: `update ${table} set attempt = attempt + 1, failed_at = now(), error = $4, due_at = now() + $3::float8 * interval '1 millisecond',
       state = case when attempt + 1 >= $2::int4 then 'x'::"char" else 'w'::"char" end
-      where position = $1::int8 returning state::text`,
+      where position = $1::int8 and message_id = $5 returning state::text`,
     waiting: `select count(*)::int4 as keys, (min(error))::text as error from (
       select error from ${table} where state = 'w' and ${isMine} limit 1000) waiting`,
   }

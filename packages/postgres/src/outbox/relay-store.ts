@@ -101,16 +101,16 @@ export class RelayStore {
   }
 
   async remove(messages: readonly StoredMessage[]): Promise<void> {
-    const positions = `{${messages.map(({ position }) => position).join()}}`
-    await inTransaction(this.#pool, (client) => client.query(this.#sql.remove, [positions]))
+    const sent = JSON.stringify(messages.map(({ id, position }) => ({ id, position })))
+    await inTransaction(this.#pool, (client) => client.query(this.#sql.remove, [sent]))
   }
 
   /** Answers whether the message is dead now. */
   async fail(
-    { position }: StoredMessage,
+    { id, position }: StoredMessage,
     { attempts, delayMs, error }: { attempts: number; delayMs: number; error: string },
   ): Promise<boolean> {
-    const values = [position, String(attempts), String(delayMs), error]
+    const values = [position, String(attempts), String(delayMs), error, id]
     const answer = await inTransaction(this.#pool, (client) => client.query(this.#sql.fail, values))
     return answer.rows[0]?.['state'] === 'x'
   }
