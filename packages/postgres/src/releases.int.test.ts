@@ -15,8 +15,13 @@ const SOURCE = fileURLToPath(new URL('.', import.meta.url))
 const MODULES = fileURLToPath(new URL('../../../node_modules', import.meta.url))
 const NEXT = SCHEMA_VERSION + 1
 const SHARED = 200
+const ADDING =
+  'alter table :"schema".processed_events add column note text; alter table :"schema".failed_events add column note text'
 
-let folder: string
+/** The tables before the outbox. */
+const BEFORE = 3
+
+const folders: string[] = []
 const children: ChildProcess[] = []
 
 // Where one fails, the others would wait for ever.
@@ -24,28 +29,44 @@ afterEach(() => {
   for (const child of children.splice(0)) child.kill('SIGKILL')
 })
 
-/** The code of the next release: this one, with one migration more that this one can use. */
-beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'onceward-next-'))
-  await cp(SOURCE, join(folder, 'src'), { recursive: true })
-  await symlink(MODULES, join(folder, 'node_modules'))
-  await writeFile(join(folder, 'package.json'), '{ "type": "module" }')
-  await change('inbox/schema-version.ts', `VERSION = ${SCHEMA_VERSION}`, `VERSION = ${NEXT}`)
-  const sql =
-    'alter table :"schema".processed_events add column note text; alter table :"schema".failed_events add column note text'
-  const migration = { version: NEXT, name: 'next.sql', readableFrom: SCHEMA_VERSION, sql }
-  await change(
-    'sql/index.ts',
-    'sql: kafkaOffsets },',
-    `sql: kafkaOffsets }, ${JSON.stringify(migration)},`,
-  )
-})
-afterAll(() => rm(folder, { recursive: true }))
+/** What other releases change in the files of this one. */
+const CHANGES: Readonly<Record<Exclude<Release, 'old'>, readonly Change[]>> = {
+  new: [
+    ['inbox/schema-version.ts', `VERSION = ${SCHEMA_VERSION}`, `VERSION = ${NEXT}`],
+    [
+      'sql/index.ts',
+      'sql: kafkaOffsets },',
+      `sql: kafkaOffsets }, ${JSON.stringify({ version: NEXT, name: 'next.sql', readableFrom: SCHEMA_VERSION, sql: ADDING })},`,
+    ],
+  ],
+  'without outbox': [
+    ['inbox/schema-version.ts', `VERSION = ${SCHEMA_VERSION}`, `VERSION = ${BEFORE}`],
+    ['sql/index.ts', 'sql: kafkaOffsets },\n]', `sql: kafkaOffsets },\n].slice(0, ${BEFORE})`],
+  ],
+}
 
-async function change(path: string, text: string, to: string): Promise<void> {
-  const file = join(folder, 'src', path)
+type Release = 'old' | 'new' | 'without outbox'
+type Change = readonly [path: string, text: string, to: string]
+
+const sources: Partial<Record<Release, string>> = { old: SOURCE }
+
+/** The code of the next release: this one, with one migration more that this one can use. And that of an earlier one. */
+beforeAll(async () => {
+  for (const [release, changes] of Object.entries(CHANGES)) {
+    const folder = await mkdtemp(join(tmpdir(), 'onceward-release-'))
+    folders.push(folder)
+    sources[release as Release] = join(folder, 'src')
+    await cp(SOURCE, join(folder, 'src'), { recursive: true })
+    await symlink(MODULES, join(folder, 'node_modules'))
+    await writeFile(join(folder, 'package.json'), '{ "type": "module" }')
+    for (const [path, text, to] of changes) await change(join(folder, 'src', path), text, to)
+  }
+})
+afterAll(() => Promise.all(folders.map((folder) => rm(folder, { recursive: true }))))
+
+async function change(file: string, text: string, to: string): Promise<void> {
   const before = await readFile(file, 'utf8')
-  if (!before.includes(text)) throw new Error(`${path} does not have ${text}`)
+  if (!before.includes(text)) throw new Error(`${file} does not have ${text}`)
   await writeFile(
     file,
     before.replace(text, () => to),
@@ -60,9 +81,8 @@ interface Pod {
 }
 
 /** A process that has settled events and settles more. */
-async function start(release: 'old' | 'new', url: string): Promise<Pod> {
-  const source = release === 'old' ? SOURCE : join(folder, 'src')
-  const worker = join(source, 'fixtures/release-worker.ts')
+async function start(release: Release, url: string): Promise<Pod> {
+  const worker = join(sources[release] ?? '', 'fixtures/release-worker.ts')
   const child = spawn(
     process.execPath,
     ['--conditions=@onceward/source', worker, url, String(SHARED)],
@@ -84,10 +104,19 @@ async function start(release: 'old' | 'new', url: string): Promise<Pod> {
 }
 
 const CREATED = { applied: MIGRATIONS.map(({ name }) => name), version: SCHEMA_VERSION }
+const BEGUN = {
+  applied: MIGRATIONS.slice(0, BEFORE).map(({ name }) => name),
+  version: BEFORE,
+}
+const SENDING = {
+  applied: MIGRATIONS.slice(BEFORE).map(({ name }) => name),
+  version: SCHEMA_VERSION,
+}
 const ADDED = { applied: ['next.sql'], version: NEXT }
 const NOTHING = { applied: [], version: NEXT }
 
-// Red when old code refuses newer tables, or when new code writes what the old one cannot read.
+// Red when old code refuses newer tables, or when new code writes what the old one cannot read; and when a message is
+// written that no commit has sent, or one is lost between relays of two releases.
 test.each([
   {
     what: 'deployment: new pods migrate under load, and an old one restarts',
@@ -103,23 +132,41 @@ test.each([
       NOTHING,
     ],
   },
+  {
+    what: 'the tables get the outbox under load, and a pod without it restarts',
+    pods: ['without outbox', 'old', 'old', 'without outbox'] as const,
+    migrated: [
+      BEGUN,
+      SENDING,
+      { applied: [], version: SCHEMA_VERSION },
+      { applied: [], version: SCHEMA_VERSION },
+    ],
+  },
 ])(
   'no event is lost or doubled while two releases run side by side: $what',
   async (scenario) => {
     const { url } = await database()
     const pool = new pg.Pool({ connectionString: url, max: 1 })
     // No key is unique here, so a second effect would be seen.
-    await pool.query('create table effects (key text not null)')
+    await pool.query(
+      'create table effects (key text not null, sends boolean not null); create table announced (key text not null)',
+    )
     const pods: Pod[] = []
     for (const release of scenario.pods) pods.push(await start(release, url))
     expect(pods.map(({ migrated }) => migrated)).toEqual(scenario.migrated)
     const own = await Promise.all(pods.map((pod) => pod.goOn()))
     const { rows } = await pool.query(
       `select count(*)::int as effects, count(distinct key)::int as events,
-       (select count(*)::int from onceward.failed_events) as troubled from effects`,
+       (select count(*)::int from onceward.failed_events) as troubled,
+       (select count(*)::int from onceward.outbox_messages) as unsent,
+       (select array_agg(distinct key order by key) from effects where sends) as sent,
+       (select array_agg(distinct key order by key) from announced) as announced from effects`,
     )
+    const [{ announced, sent, ...counts }] = rows
     const events = SHARED + own.reduce((sum, count) => sum + count, 0)
-    expect(rows).toEqual([{ effects: events, events, troubled: 0 }])
+    expect(counts).toEqual({ effects: events, events, troubled: 0, unsent: 0 })
+    expect(sent.length).toBeGreaterThan(0)
+    expect(announced).toEqual(sent)
     await pool.end()
   },
   60_000,

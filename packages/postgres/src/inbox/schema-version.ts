@@ -8,6 +8,15 @@ export const SCHEMA_VERSION = 5
 // https://www.postgresql.org/docs/current/errcodes-appendix.html: the errors for missing tables.
 const MISSING = new Set(['3F000', '42P01', '42703'])
 
+/** What to throw for an error of a statement that names tables of onceward. */
+export function missingTables(schema: string, error: unknown): unknown {
+  if (!MISSING.has(sqlState(error) ?? '')) return error
+  return new ConfigurationError(
+    `The tables of onceward are missing in schema ${schema}: run \`await migrate(pool)\` first.`,
+    { cause: error },
+  )
+}
+
 /**
  * Checks the version of the tables, because new code on old tables would fail at every insert.
  *
@@ -21,11 +30,7 @@ export async function checkSchema(
   read: () => Promise<QueryAnswer>,
 ): Promise<QueryAnswer> {
   const answer = await read().catch((error: unknown) => {
-    if (!MISSING.has(sqlState(error) ?? '')) throw error
-    throw new ConfigurationError(
-      `The tables of onceward are missing in schema ${schema}: run \`await migrate(pool)\` first.`,
-      { cause: error },
-    )
+    throw missingTables(schema, error)
   })
   const version = Number(answer.rows[0]?.['version'] ?? 0)
   const readableFrom = Number(answer.rows[0]?.['readable_from'] ?? version)

@@ -8,6 +8,7 @@ import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { SCHEMA_VERSION } from '../inbox/schema-version.ts'
 import { postgresLeases } from '../lease-store.ts'
+import { startRelay } from '../outbox/relay.ts'
 import { pgInbox } from '../pg.ts'
 import { deadLetters } from './dead-letters.ts'
 import { migrate } from './migrate.ts'
@@ -145,7 +146,10 @@ describe('migrate', () => {
     await migrate(pool, { schema: 'older' })
     await pool.query(`delete from older.migrations where version = ${SCHEMA_VERSION}`)
     const opening = pgInbox(pool, { schema: 'older' }).open(registration(systemRuntime))
-    await expect(opening).rejects.toThrow(/run `await migrate\(pool\)` before starting it/)
+    const refusal = /run `await migrate\(pool\)` before starting it/
+    await expect(opening).rejects.toThrow(refusal)
+    const destinations = { payments: { batch: 1, publish: async () => [] } }
+    await expect(startRelay({ pool, schema: 'older', destinations })).rejects.toThrow(refusal)
   })
 
   // Red before: every claim queued behind the waiting `alter table`, for as long as the other transaction was open.

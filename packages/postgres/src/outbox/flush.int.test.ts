@@ -177,6 +177,19 @@ describe('sendWith', () => {
     await expect(sendWith(pool, [{ to: '', payload: 1 }])).rejects.toEqual(wrong)
   })
 
+  // Red before: the server's error about a relation.
+  it('says what to do where the tables are older than the outbox', async () => {
+    await pool.query('create schema older')
+    const client = await pool.connect()
+    await client.query('begin')
+    await expect(sendWith(client, [message], { schema: 'older' })).rejects.toMatchObject({
+      code: 'ONCEWARD_CONFIGURATION',
+      message: expect.stringContaining('run `await migrate(pool)`'),
+    })
+    await client.query('rollback')
+    client.release()
+  })
+
   it('sends with the commit of Kysely, and nothing with a rollback', async () => {
     const db = new Kysely<never>({ dialect: new PostgresDialect({ pool }) })
     const failing = db.transaction().execute(async (tx) => {

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { ConfigurationError, OutboxError, type OutboxMessage } from '@onceward/core'
 import { hasMethod, type KnownNames, refuseUnknownNames } from '@onceward/core/adapter'
 import { toCollected } from '@onceward/core/ports'
+import { missingTables } from '../inbox/schema-version.ts'
 import { quotedSchema } from '../statements/schema-name.ts'
 import { insertText, lockText } from '../transaction/outbox-sql.ts'
 
@@ -26,6 +27,7 @@ const NO_TRANSACTION =
  * @param tx - A client of pg in a transaction, or the transaction of PGlite, Kysely, Knex, postgres.js or another library.
  * @throws {@link OutboxError} if a message cannot be sent as it is, or the handle is no open transaction. Then nothing was
  * sent.
+ * @throws {@link ConfigurationError} if the tables are older than the outbox, or missing.
  *
  * @example
  * ```ts
@@ -58,7 +60,10 @@ export async function sendWith(
   const locks = lockText(quoted, collected)
   if (locks !== undefined) await query(locks)
   const isOpen = `pg_catalog.current_setting('onceward.sends', true) operator(pg_catalog.=) '${token}'`
-  const rows = await query(`${insertText(quoted, collected, isOpen)} returning 1 as sent`)
+  const insert = `${insertText(quoted, collected, isOpen)} returning 1 as sent`
+  const rows = await query(insert).catch((error: unknown) => {
+    throw missingTables(quoted, error)
+  })
   if (rows.length !== collected.length) throw new OutboxError(NO_TRANSACTION)
 }
 
