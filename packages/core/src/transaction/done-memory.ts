@@ -1,9 +1,9 @@
-import type { EventId, Fingerprint, Json } from '../model/brands.ts'
+import type { EventId, Json } from '../model/brands.ts'
 import type { IdentifiedEvent } from '../model/inbox.ts'
 import type { Runtime } from '../model/runtime.ts'
 import { fromJsonText, toJsonText } from '../support/json-text.ts'
 
-/** Bounds memory: about six megabytes of events, and their results. */
+/** Bounds memory: about a megabyte of events, and their results. */
 const PLACES = 32_768
 const MOST_RESULT_CHARACTERS = 8_388_608
 /** A longer result is left to the inbox. */
@@ -30,15 +30,6 @@ export interface SeenDone {
   readonly ageMs: number | undefined
 }
 
-interface Known {
-  readonly id: EventId
-  readonly fingerprint: Fingerprint
-  /** Undefined: only a hint that the event is done. */
-  readonly history: string | undefined
-  readonly untilMs: number
-  readonly text: string | undefined
-}
-
 export interface DoneMemoryParts {
   /** Reads the name of the inbox's history. */
   readonly identity: () => Promise<string>
@@ -52,14 +43,18 @@ export interface DoneMemoryParts {
  * The name of the history is read once after the first event, and again only when copies come: a consumer without copies
  * pays nothing for it.
  *
- * Each id has two places, and the older of their events makes room for the next. A map would keep them all, but each event
- * would pay for the growth of the map and for its misses of the processor's cache.
+ * Each id has two places, side by side, and the older of their events makes room for the next. Nothing but numbers is kept
+ * of an event without a result, so that the garbage collector never looks at them.
  */
 export class DoneMemory {
   readonly #parts: DoneMemoryParts
   readonly #pairs: number
-  readonly #newer: (Known | undefined)[]
-  readonly #older: (Known | undefined)[]
+  readonly #ids: Int32Array
+  readonly #fingerprints: BigInt64Array
+  /** When the event is answered no more, on the monotonic clock. 0: only a hint that it is done. */
+  readonly #untilMs: Float64Array
+  /** By place. */
+  readonly #results = new Map<number, string>()
   #characters = 0
   #name: string | undefined
   /** On the monotonic clock, taken before the read began. */
@@ -70,8 +65,9 @@ export class DoneMemory {
   constructor(parts: DoneMemoryParts, places: number = PLACES) {
     this.#parts = parts
     this.#pairs = Math.max(1, Math.floor(places / 2))
-    this.#newer = new Array<Known | undefined>(this.#pairs).fill(undefined)
-    this.#older = new Array<Known | undefined>(this.#pairs).fill(undefined)
+    this.#ids = new Int32Array(this.#pairs * 2 * WORDS)
+    this.#fingerprints = new BigInt64Array(this.#pairs * 2)
+    this.#untilMs = new Float64Array(this.#pairs * 2)
   }
 
   /** The name of the history that was read last, however long ago: one that has ended since is never read again. */
@@ -81,62 +77,78 @@ export class DoneMemory {
 
   /** Whether the event was seen done. A hint for speed, and no answer. */
   has(id: EventId): boolean {
-    return this.#find(id) !== undefined
+    return this.#find(id) !== NOWHERE
   }
 
   /** The answer to a copy of the event with the same payload, if there is one that can be relied on. */
   recall({ fingerprint, id }: IdentifiedEvent): Pick<SeenDone, 'result'> | undefined {
-    const known = this.#find(id)
-    if (known === undefined) return undefined
+    const place = this.#find(id)
+    if (place === NOWHERE) return undefined
     const nowMs = this.#parts.runtime.monotonic()
     const ageMs = nowMs - this.#readAtMs
     if (ageMs >= REREAD_MS) void this.#read(nowMs, nowMs)
-    if (known.history === undefined || known.history !== this.#name || ageMs > STALE_MS) {
-      return undefined
-    }
-    if (nowMs >= known.untilMs || known.fingerprint !== fingerprint) return undefined
-    const { text } = known
+    if (ageMs > STALE_MS || nowMs >= (this.#untilMs[place] as number)) return undefined
+    if (this.#fingerprints[place] !== fingerprint) return undefined
+    const text = this.#results.get(place)
     return { result: text === undefined ? undefined : (fromJsonText(text) as Json) }
   }
 
   add({ fingerprint, id }: IdentifiedEvent, seen: SeenDone): void {
     // Later events are remembered under this name. For an answer it is read again.
     if (this.#name === undefined) void this.#read(this.#parts.runtime.monotonic())
-    const place = placeOf(id, this.#pairs)
-    const newer = this.#newer[place]
-    if (newer?.id === id) this.#characters -= newer.text?.length ?? 0
-    else {
-      this.#characters -= this.#older[place]?.text?.length ?? 0
-      this.#older[place] = newer
-    }
-    const known = this.#toKnown(id, fingerprint, seen)
-    this.#characters += known.text?.length ?? 0
-    this.#newer[place] = known
+    const place = this.#firstOf(id)
+    if (!this.#isAt(place, id)) this.#makeRoom(place)
+    for (let word = 0; word < WORDS; word++) this.#ids[place * WORDS + word] = wordOf(id, word)
+    this.#fingerprints[place] = fingerprint
+    this.#keepResult(place, undefined)
+    this.#untilMs[place] = this.#untilOf(place, seen)
   }
 
-  #toKnown(
-    id: EventId,
-    fingerprint: Fingerprint,
-    { ageMs = Number.POSITIVE_INFINITY, history, result }: SeenDone,
-  ): Known {
+  /** Moves the newer event of two to the place of the older one. */
+  #makeRoom(newer: number): void {
+    const older = newer + 1
+    this.#ids.copyWithin(older * WORDS, newer * WORDS, older * WORDS)
+    this.#fingerprints[older] = this.#fingerprints[newer] as bigint
+    this.#untilMs[older] = this.#untilMs[newer] as number
+    this.#keepResult(older, this.#results.get(newer))
+  }
+
+  #keepResult(place: number, text: string | undefined): void {
+    if (text === undefined && this.#results.size === 0) return
+    this.#characters += (text?.length ?? 0) - (this.#results.get(place)?.length ?? 0)
+    if (text === undefined) this.#results.delete(place)
+    else this.#results.set(place, text)
+  }
+
+  #untilOf(place: number, { ageMs = Number.POSITIVE_INFINITY, history, result }: SeenDone): number {
     const { dedupWindowMs, runtime } = this.#parts
     const partMs = dedupWindowMs / PART_OF_WINDOW
-    const hint = { id, fingerprint, history: undefined, untilMs: 0, text: undefined }
     // The inbox forgets the event at the end of its window, and this process must have forgotten it before.
-    if (history === undefined || ageMs > partMs) return hint
+    if (history === undefined || history !== this.#name || ageMs > partMs) return 0
     const untilMs = runtime.monotonic() + Math.min(KEPT_MS, partMs)
-    if (result === undefined) return { id, fingerprint, history, untilMs, text: undefined }
+    if (result === undefined) return untilMs
     const text = toJsonText(result)
     const room = Math.min(LONGEST_RESULT, MOST_RESULT_CHARACTERS - this.#characters)
-    return text.length > room ? hint : { id, fingerprint, history, untilMs, text }
+    if (text.length > room) return 0
+    this.#keepResult(place, text)
+    return untilMs
   }
 
-  #find(id: EventId): Known | undefined {
-    const place = placeOf(id, this.#pairs)
-    const newer = this.#newer[place]
-    if (newer?.id === id) return newer
-    const older = this.#older[place]
-    return older?.id === id ? older : undefined
+  #find(id: EventId): number {
+    const newer = this.#firstOf(id)
+    if (this.#isAt(newer, id)) return newer
+    return this.#isAt(newer + 1, id) ? newer + 1 : NOWHERE
+  }
+
+  #firstOf(id: EventId): number {
+    return ((wordOf(id, 0) >>> 0) % this.#pairs) * 2
+  }
+
+  #isAt(place: number, id: EventId): boolean {
+    for (let word = 0; word < WORDS; word++) {
+      if (this.#ids[place * WORDS + word] !== wordOf(id, word)) return false
+    }
+    return true
   }
 
   /** Never rejects. */
@@ -147,6 +159,8 @@ export class DoneMemory {
     try {
       const name = await this.#parts.identity()
       if (name === '') return
+      // What was seen done in another history may not be done in this one.
+      if (name !== this.#name) this.#untilMs.fill(0)
       this.#name = name
       this.#readAtMs = readAtMs
       this.#triedAtMs = Number.NEGATIVE_INFINITY
@@ -158,9 +172,24 @@ export class DoneMemory {
   }
 }
 
-/** Ids are hashes in hex digits, so five of them are enough. */
-function placeOf(id: EventId, places: number): number {
-  let sum = 0
-  for (let at = 0; at < 5; at++) sum = (sum * 31 + id.charCodeAt(at)) | 0
-  return Math.abs(sum) % places
+const NOWHERE = -1
+
+/** An id is a UUID: so many words of 32 bits, and the places of their halves in its text. */
+const WORDS = 4
+const HIGH = [0, 9, 19, 28] as const
+const LOW = [4, 14, 24, 32] as const
+
+const wordOf = (id: EventId, word: number): number =>
+  (halfAt(id, HIGH[word] as number) << 16) | halfAt(id, LOW[word] as number)
+
+const halfAt = (id: EventId, at: number): number =>
+  (digitAt(id, at) << 12) |
+  (digitAt(id, at + 1) << 8) |
+  (digitAt(id, at + 2) << 4) |
+  digitAt(id, at + 3)
+
+/** Of a lower-case hex digit. */
+function digitAt(id: EventId, at: number): number {
+  const code = id.charCodeAt(at)
+  return (code & 15) + (code >> 6) * 9
 }
