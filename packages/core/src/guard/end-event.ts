@@ -1,4 +1,4 @@
-import { andThen, type MaybeAsync } from '../concurrency/maybe-async.ts'
+import type { MaybeAsync } from '../concurrency/maybe-async.ts'
 import { unrecordedConflict } from '../lease/claim.ts'
 import { completeLease } from '../lease/complete.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
@@ -51,11 +51,10 @@ export function end(
   const ready = before === undefined ? completing : Promise.all([before, completing])
   let settling: MaybeAsync<void> | undefined
   try {
-    settling = andThen<unknown, void>(ready, () =>
-      andThen(callAfterCommit(processing, event.member, outcome), (last) =>
-        observe(processing, event, { outcome: last, handlerMs }),
-      ),
-    )
+    settling =
+      ready === undefined
+        ? settle(processing, event, { outcome, handlerMs })
+        : ready.then(() => settle(processing, event, { outcome, handlerMs }))
   } finally {
     if (!(settling instanceof Promise)) event.endFlight?.()
   }
@@ -86,6 +85,13 @@ function remember(
 interface Ending {
   readonly outcome: Outcome
   readonly handlerMs: number | undefined
+}
+
+function settle(processing: Processing, event: Received, ending: Ending): MaybeAsync<void> {
+  const last = callAfterCommit(processing, event.member, ending.outcome)
+  return last instanceof Promise
+    ? last.then((outcome) => observe(processing, event, { ...ending, outcome }))
+    : observe(processing, event, last === ending.outcome ? ending : { ...ending, outcome: last })
 }
 
 /** 5. Observe: settlement, hook and log line, as soon as the outcome of this event is known. */

@@ -147,6 +147,10 @@ async function claimEach(leases: Leases, events: readonly Received[]): Promise<v
 }
 
 function runAll(processing: Processing, events: readonly Received[]): Promise<unknown> {
+  // Most calls: all of their events run together, in the order in which they came.
+  if (isSharing(processing) && readyHead(processing, events) === events) {
+    return runPart(processing, events)
+  }
   // The second payload of a key may be the right one, so nothing of its lane overtakes it.
   const isConflicting = events.some(({ isOtherPayload }) => isOtherPayload)
   const eventOf = isConflicting ? ({ member }: Received) => member.event.id : undefined

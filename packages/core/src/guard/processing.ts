@@ -174,24 +174,27 @@ export class Settling {
     this.settlements[index] = settlement
     onSettled(outcome, index)
     this.#hooks.onSettlement?.(index, settlement)
-    if (facts.isReported !== true) this.#report(delivery, outcome, { ...facts, settlement, parked })
+    if (facts.isReported !== true) this.#report(delivery, outcome, { facts, settlement, parked })
   }
 
-  #report(
-    delivery: Delivery,
-    outcome: Outcome,
-    more: Facts & { readonly settlement: Settlement; readonly parked?: boolean | undefined },
-  ): void {
-    const report = { ...more, delivery, outcome, startedAtMs: this.#startedAtMs }
-    observeOutcome(this.#parts.options, this.#stores?.secret, report)
+  #report(delivery: Delivery, outcome: Outcome, { facts, parked, settlement }: Settled): void {
+    observeOutcome(this.#parts.options, this.#stores?.secret, {
+      delivery,
+      outcome,
+      settlement,
+      parked,
+      key: facts.key,
+      eventId: facts.eventId,
+      handlerMs: facts.handlerMs,
+      timings: facts.timings,
+      startedAtMs: this.#startedAtMs,
+    })
   }
 
   itemObserverWith(stores: OpenStores): ItemObserver {
     return (delivery, outcome, facts) => {
       const { breaker, options, publisher } = this.#parts
-      this.#report(delivery, outcome, {
-        ...{ ...facts, settlement: settlementOf(outcome, options.runtime) },
-      })
+      this.#report(delivery, outcome, { facts, settlement: settlementOf(outcome, options.runtime) })
       const { engine } = stores
       if (outcome.kind !== 'dead' || outcome.ref === undefined || engine === undefined) {
         return outcome
@@ -212,6 +215,12 @@ export class Settling {
         })
     }
   }
+}
+
+interface Settled {
+  readonly facts: Facts
+  readonly settlement: Settlement
+  readonly parked?: boolean | undefined
 }
 
 interface DeadFacts {

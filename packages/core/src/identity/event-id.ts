@@ -3,6 +3,8 @@ import type { EventId } from '../model/brands.ts'
 import { storedKey } from './event-key.ts'
 
 const LENGTH_BYTES = 4
+/** The largest count whose last byte is a character of ASCII. */
+const MOST_OF_TEXT = 127
 /** The leading 128 bits of the 64 hex digits. */
 const ID_HEX_DIGITS = 32
 
@@ -20,6 +22,25 @@ const ID_HEX_DIGITS = 32
  */
 export function eventIdOf(consumer: string, tenant: string | undefined, key: string): EventId {
   const fields = [consumer, storedKey(tenant ?? ''), storedKey(key)]
+  const hex = hash('sha256', textOf(fields) ?? bytesOf(fields), 'hex')
+  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20, ID_HEX_DIGITS)}` as EventId
+}
+
+/**
+ * The bytes as text, which is hashed twice as fast. Undefined for a field of more than 127 bytes, because its count has
+ * bytes that no text has.
+ */
+function textOf(fields: readonly string[]): string | undefined {
+  let text = ''
+  for (const field of fields) {
+    const length = Buffer.byteLength(field)
+    if (length > MOST_OF_TEXT) return undefined
+    text += `\0\0\0${String.fromCharCode(length)}${field}`
+  }
+  return text
+}
+
+function bytesOf(fields: readonly string[]): Uint8Array {
   let size = 0
   for (const field of fields) size += LENGTH_BYTES + Buffer.byteLength(field)
   const bytes = Buffer.allocUnsafe(size)
@@ -29,6 +50,5 @@ export function eventIdOf(consumer: string, tenant: string | undefined, key: str
     bytes.writeUInt32BE(length, offset)
     offset += LENGTH_BYTES + length
   }
-  const hex = hash('sha256', bytes, 'hex')
-  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20, ID_HEX_DIGITS)}` as EventId
+  return bytes
 }

@@ -5,6 +5,7 @@ import { afterAnswer, type MaybeAsync } from '../concurrency/maybe-async.ts'
 import type { Fingerprint } from '../model/brands.ts'
 import type { FingerprintRule } from '../options/resolved-options.ts'
 import { WrongAnswerError } from '../options/wrong-answer.ts'
+import { wordAt } from '../support/hex.ts'
 import type { Decoded } from './decode.ts'
 
 /**
@@ -21,10 +22,6 @@ export const FINGERPRINT_RULES: Readonly<Record<'none' | 'body' | 'function', nu
     function: 2,
   } as const)
 
-/** 56 bits. The version of the rule has the other 8. */
-const DIGEST_HEX_DIGITS = 14
-const versionHex = (version: number): string => version.toString(16).padStart(2, '0')
-const BODY_HEX = versionHex(FINGERPRINT_RULES.body)
 /** The version that a guard registers. Fingerprints of different rules cannot be compared. */
 export const fingerprintRuleOf = (rule: FingerprintRule): number =>
   FINGERPRINT_RULES[typeof rule === 'function' ? 'function' : rule]
@@ -94,10 +91,14 @@ function refuse(answer: unknown): never {
 }
 
 function toFingerprint(rule: FingerprintRule, digestInHex: string): Fingerprint {
-  const digest = digestInHex.slice(0, DIGEST_HEX_DIGITS)
-  const version = rule === 'body' ? BODY_HEX : versionHex(fingerprintRuleOf(rule))
-  return BigInt.asIntN(64, BigInt(`0x${digest}${version}`)) as Fingerprint
+  BITS.setInt32(0, wordAt(digestInHex, 0))
+  BITS.setInt32(4, wordAt(digestInHex, 8))
+  BITS.setInt8(7, fingerprintRuleOf(rule))
+  return BITS.getBigInt64(0) as Fingerprint
 }
+
+/** The 64 bits of one fingerprint at a time. A number from a text of digits would take five times as long. */
+const BITS = new DataView(new ArrayBuffer(8))
 
 /** Undefined if two different bodies could have the same text, or the value has none, as for a lone surrogate. */
 function canonicalText(decoded: Decoded): string | undefined {

@@ -70,8 +70,13 @@ export function toGuardEvent(
   const { contentType, contentEncoding, messageId, orderingKey } = delivery
   const { deliveryCount, redelivered, raw } = delivery
   const fields = {
-    ...{ contentType, contentEncoding, messageId, orderingKey },
-    ...{ deliveryCount, redelivered, raw },
+    contentType,
+    contentEncoding,
+    messageId,
+    orderingKey,
+    deliveryCount,
+    redelivered,
+    raw,
     producedAt: delivery.producedAt && new Date(delivery.producedAt.getTime()),
     headers: { ...delivery.headers },
     source: { ...delivery.source },

@@ -1,6 +1,7 @@
 import type { EventId, Json } from '../model/brands.ts'
 import type { IdentifiedEvent } from '../model/inbox.ts'
 import type { Runtime } from '../model/runtime.ts'
+import { halfAt } from '../support/hex.ts'
 import { fromJsonText, toJsonText } from '../support/json-text.ts'
 
 /** Bounds memory: about a megabyte of events, and their results. */
@@ -181,15 +182,3 @@ const LOW = [4, 14, 24, 32] as const
 
 const wordOf = (id: EventId, word: number): number =>
   (halfAt(id, HIGH[word] as number) << 16) | halfAt(id, LOW[word] as number)
-
-const halfAt = (id: EventId, at: number): number =>
-  (digitAt(id, at) << 12) |
-  (digitAt(id, at + 1) << 8) |
-  (digitAt(id, at + 2) << 4) |
-  digitAt(id, at + 3)
-
-/** Of a lower-case hex digit. */
-function digitAt(id: EventId, at: number): number {
-  const code = id.charCodeAt(at)
-  return (code & 15) + (code >> 6) * 9
-}
