@@ -42,6 +42,19 @@ test('follows the definition for 10,000 keys of any Unicode', () => {
   expect(ids.size).toBe(10_000)
 })
 
+// Red when the count of a long field is hashed as the text of a character.
+test.each([126, 127, 128, 129, 255, 256])(
+  'follows the definition for fields of %i bytes',
+  (bytes) => {
+    const wide = 'é'.repeat(bytes / 2).padStart(bytes - Math.floor(bytes / 2), 'k')
+    for (const field of ['k'.repeat(bytes), wide]) {
+      expect(eventIdOf(field, undefined, 'k')).toBe(byDefinition(field, undefined, 'k'))
+      expect(eventIdOf('c', field, 'k')).toBe(byDefinition('c', field, 'k'))
+      expect(eventIdOf('c', undefined, field)).toBe(byDefinition('c', undefined, field))
+    }
+  },
+)
+
 describe('two identities never share an id', () => {
   type Identity = Parameters<typeof eventIdOf>
   const pairs: readonly (readonly [Identity, Identity])[] = [
