@@ -166,6 +166,11 @@ export class PlatformaticConsumer implements PulledConsumer {
     this.#isOver = true
     this.#fetches.end()
     if (this.#stream !== undefined) Reflect.deleteProperty(this.#stream, 'resume')
+    // It leaves only if its metadata names the coordinator, and an error may have cleared them. The partitions of a member
+    // that has not left wait until its session expires.
+    if (this.#consumer.currentMetadata === undefined) {
+      await this.#consumer.metadata({ topics: [], retries: 0 }).catch(() => undefined)
+    }
     await Promise.allSettled([this.#consumer.close(true), this.#admin?.close()])
   }
 

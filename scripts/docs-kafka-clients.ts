@@ -1,0 +1,17 @@
+import { CLIENTS, DIFFERS } from '../packages/kafka/src/fixtures/clients.ts'
+import { table } from './docs-table.ts'
+
+/** A test of the suite that each client passes. */
+const TITLE = /^ {2}test\(\s*'([^']+)'/gm
+
+/** What the tests of `packages/kafka/src/clients/clients.int.test.ts` have shown of each client. */
+export function kafkaClientTable(suite: string): string {
+  const titles = [...suite.matchAll(TITLE)].map(([, title = '']) => title)
+  const unknown = Object.keys(DIFFERS).filter((title) => !titles.includes(title))
+  if (unknown.length > 0) throw new Error(`No test of the clients is called ${unknown.join(', ')}.`)
+  const names = Object.keys(CLIENTS)
+  return table(
+    ['', ...names],
+    titles.map((title) => [title, ...names.map((name) => DIFFERS[title]?.[name] ?? '✓')]),
+  )
+}
