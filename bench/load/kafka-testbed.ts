@@ -11,6 +11,7 @@ const PARTITIONS = 4
 export interface Testbed extends AsyncDisposable {
   readonly pool: Pool
   readonly databaseUrl: string
+  readonly connection: KafkaConnection
   readonly kafka: Kafka
   /** A topic with that many events. Consumers of another name read it again as if it were new. */
   topicOf(events: number): Promise<string>
@@ -27,6 +28,7 @@ export async function openTestbed(
   return {
     pool,
     databaseUrl,
+    connection,
     kafka: client,
     topicOf: (events) => {
       const topic = topics.get(events) ?? filledTopic(client, events)

@@ -4,7 +4,14 @@ import { migrate } from '@onceward/postgres'
 import { redisLeases } from '@onceward/redis'
 import { kafka, postgres, redis } from '@onceward/testing/servers'
 import { Redis } from 'ioredis'
-import type { ConsumerRunConfig, EachBatchPayload, EachMessagePayload, KafkaMessage } from 'kafkajs'
+import type {
+  ConsumerRunConfig,
+  EachBatchPayload,
+  EachMessagePayload,
+  Kafka,
+  KafkaMessage,
+} from 'kafkajs'
+import { openClient } from '../../test-e2e/brokers/kafka/clients.ts'
 import {
   createEffects,
   DURABLE,
@@ -14,6 +21,7 @@ import {
   type Order,
   write,
 } from '../load/effects.ts'
+import { BY_HAND, type OtherClient, otherClients } from '../load/kafka-clients.ts'
 import { openTestbed, type Testbed, unique, watched } from '../load/kafka-testbed.ts'
 import { processed, roundGuard, warm } from '../load/round-guard.ts'
 import { countingObserver, type Observer, weighing } from '../runner/observer.ts'
@@ -37,6 +45,8 @@ import { Stopwatch } from '../runner/stopwatch.ts'
  */
 const MOST_ROUNDS = 3
 const LENGTHS = { each: 5, batch: 10, read: 25 } as const
+
+const OTHERS = otherClients()
 
 /** A topic that is consumed by consumeKafka and by hand-written consumers. */
 export async function kafkaBenchmark(scale: Scale): Promise<Benchmark> {
@@ -66,6 +76,12 @@ export async function kafkaBenchmark(scale: Scale): Promise<Benchmark> {
       'each-of-eachBatch': ratioOf(rates, 'consumeKafka-each', 'bare-eachBatch-16'),
       'each-of-own-loop': ratioOf(rates, 'consumeKafka-each', 'guard-in-own-loop'),
       batch: ratioOf(rates, 'consumeKafka-batch', 'bare-eachMessage'),
+      ...Object.fromEntries(
+        OTHERS.flatMap((client) => [
+          [`${client}-each`, ratioOf(rates, `${client}-each`, `bare-${client}-16`)],
+          [`${client}-batch`, ratioOf(rates, `${client}-batch`, 'bare-eachMessage')],
+        ]),
+      ),
       replay: ratioOf(rates, 'replay', 'read-only'),
       'replay-redis': ratioOf(rates, 'replay-redis', 'read-only'),
     },
@@ -74,6 +90,10 @@ export async function kafkaBenchmark(scale: Scale): Promise<Benchmark> {
       { name: 'each-of-eachBatch', least: 0.65 },
       { name: 'each-of-own-loop', least: 0.9 },
       { name: 'batch', least: 7 },
+      ...OTHERS.flatMap((client) => [
+        { name: `${client}-each`, least: 0.65 },
+        { name: `${client}-batch`, least: 7 },
+      ]),
       { name: 'replay-redis', least: Math.min(20_000 / (values['read-only'] ?? 1), 0.7) },
     ],
   }
@@ -95,8 +115,17 @@ function contestants(testbed: Testbed, leases: LeaseStore): readonly Contestant[
       ),
       bare(testbed, 'guard-in-own-loop', async (watch) => inBatches(await alone(testbed), watch)),
       guarded(testbed, 'consumeKafka-each', { transaction: 'each' }),
+      ...OTHERS.flatMap((client) => [
+        byHand(testbed, client),
+        guarded(testbed, `${client}-each`, { transaction: 'each', client }),
+      ]),
     ]),
-    ...lasting(LENGTHS.batch, [guarded(testbed, 'consumeKafka-batch', { transaction: 'batch' })]),
+    ...lasting(LENGTHS.batch, [
+      guarded(testbed, 'consumeKafka-batch', { transaction: 'batch' }),
+      ...OTHERS.map((client) =>
+        guarded(testbed, `${client}-batch`, { transaction: 'batch', client }),
+      ),
+    ]),
     ...lasting(LENGTHS.read, [
       replayed(testbed, 'replay', { transaction: 'batch' }),
       replayed(testbed, 'replay-redis', { transaction: 'batch', leases }),
@@ -177,7 +206,24 @@ function bare(
   }
 }
 
+/** Another client in a loop of one's own. */
+const byHand = (testbed: Testbed, client: OtherClient): Contestant => ({
+  name: `bare-${client}-16`,
+  prepare: async (events) => {
+    const topic = await testbed.topicOf(events)
+    const watch = new Stopwatch(events)
+    const { pool, connection } = testbed
+    await warm((delivery) => inTransaction(pool, (tx) => write(tx, decode(delivery))))
+    const handle = (value: Buffer | null): Promise<void> => {
+      const order: Order = JSON.parse(String(value))
+      return inTransaction(pool, (tx) => write(tx, order))
+    }
+    return () => BY_HAND[client]({ connection, topic, watch, handle })
+  },
+})
+
 interface GuardedOptions {
+  readonly client?: OtherClient
   readonly consumer?: string
   readonly transaction?: 'each' | 'batch'
   readonly leases?: LeaseStore
@@ -186,7 +232,7 @@ interface GuardedOptions {
 function guarded(
   testbed: Testbed,
   name: string,
-  options: GuardedOptions,
+  { client, ...options }: GuardedOptions,
   by: 'processed' | 'duplicate' = 'processed',
 ): Contestant {
   return {
@@ -195,7 +241,7 @@ function guarded(
       const topic = await testbed.topicOf(events)
       const watch = new Stopwatch(events)
       const guard = await guardOf(testbed, options, countingObserver(by, watch))
-      return () => consumed(testbed, { topic, guard, watch })
+      return () => consumed(testbed, { topic, guard, watch, client })
     },
   }
 }
@@ -215,10 +261,20 @@ interface Run {
   readonly topic: string
   readonly guard: Guard
   readonly watch: Stopwatch
+  /** Default: kafkajs. */
+  readonly client?: OtherClient | undefined
 }
 
-async function consumed({ kafka: client }: Testbed, { topic, guard, watch }: Run): Promise<number> {
-  const consumption = await consumeKafka(watched(client, watch), guard, {
+async function consumed(
+  { kafka: kafkajs, connection }: Testbed,
+  { topic, guard, watch, client }: Run,
+): Promise<number> {
+  const onRecords = (): void => watch.start()
+  const kafka =
+    client === undefined
+      ? watched(kafkajs, watch)
+      : await openClient(client, connection, { clientId: 'bench', onRecords })
+  const consumption = await consumeKafka(kafka as Kafka, guard, {
     topics: [topic],
     groupId: unique(),
     fromBeginning: true,
