@@ -38,6 +38,7 @@ import {
 } from '../runner/rounds.ts'
 import type { Scale } from '../runner/scale.ts'
 import { Stopwatch } from '../runner/stopwatch.ts'
+import { FENCE_GOALS, fenceContestants, fenceRatios } from './kafka-fence.ts'
 
 /**
  * Rounds are long, so that the suspect deliveries after an assignment, with which each round begins, are a small part
@@ -60,7 +61,7 @@ export async function kafkaBenchmark(scale: Scale): Promise<Benchmark> {
   const leases = redisLeases(client.redis)
   const rounds = Math.min(scale.rounds, MOST_ROUNDS)
   const meter = await processorMeter(testbed.pool)
-  const all = contestants(testbed, leases)
+  const all = [...contestants(testbed, leases), ...fenceContestants(testbed)]
   const { rates, costs } = await alternateMetered(
     all,
     { rounds, events: scale.events },
@@ -84,6 +85,7 @@ export async function kafkaBenchmark(scale: Scale): Promise<Benchmark> {
       ),
       replay: ratioOf(rates, 'replay', 'read-only'),
       'replay-redis': ratioOf(rates, 'replay-redis', 'read-only'),
+      ...fenceRatios(rates),
     },
     goals: [
       { name: 'each', least: 3 },
@@ -95,6 +97,7 @@ export async function kafkaBenchmark(scale: Scale): Promise<Benchmark> {
         { name: `${client}-batch`, least: 7 },
       ]),
       { name: 'replay-redis', least: Math.min(20_000 / (values['read-only'] ?? 1), 0.7) },
+      ...FENCE_GOALS,
     ],
   }
 }

@@ -66,11 +66,6 @@ export async function consumeKafka(
   const settings = resolveConsumerSettings(given, port.settings)
   const client = await clientOf(kafka)
   client.check(settings)
-  if (settings.identity === 'offsets' && client.keepsOffsets !== true) {
-    throw new ConfigurationError(
-      `\`identity: 'offsets'\` does not work with ${client.name} yet: use kafkajs, or event keys.`,
-    )
-  }
   return startConsumption({
     port,
     drainMs: settings.drainMs,

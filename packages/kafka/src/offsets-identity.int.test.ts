@@ -6,11 +6,20 @@ import { until } from '@onceward/testing'
 import { guardOf, type Order } from '@onceward/testing/adapter'
 import { skipped } from '@onceward/testing/servers'
 import { describe, expect, test } from 'vitest'
+import { CLIENTS, isMissing } from './fixtures/clients.ts'
 import { range, useKafka } from './fixtures/use-kafka.ts'
 import { type ConsumeKafkaOptions, consumeKafka } from './index.ts'
 
+/** Each client in turn: what one has stored, all go on from. */
 describe.skipIf(skipped('kafka'))('offsets as identity', () => {
+  for (const name of Object.keys(CLIENTS)) {
+    describe.skipIf(isMissing(name))(name, () => suite(name))
+  }
+})
+
+function suite(name: string): void {
   const kit = useKafka()
+  const client = (of = name) => CLIENTS[of]?.(kit.server.connection) as never
   let consumers = 0
 
   /** Workers of one consumer, that share its inbox. */
@@ -20,19 +29,24 @@ describe.skipIf(skipped('kafka'))('offsets as identity', () => {
     const inbox: Inbox<undefined> = memoryInbox()
     /** Places of the records whose effects were committed. */
     const processed: string[] = []
+    const ran: string[] = []
+    const counted: Handler<Order> = async (event, context) => {
+      await handler(event, context)
+      ran.push(event.payload.key)
+    }
     const worker = () =>
-      guardOf(handler, {
+      guardOf(counted, {
         ...{ consumer, inbox, transaction: 'batch', retry: { baseMs: 100, attempts: 20 } },
         observe: ({ settlement, source }) => {
           if (settlement.kind === 'ack' && settlement.by === 'processed')
             processed.push(source.position ?? '')
         },
       })
-    const start = (topic: string, options: Partial<ConsumeKafkaOptions> = {}) =>
-      consumeKafka(kit.topics.client(), worker(), {
+    const start = (topic: string, options: Partial<ConsumeKafkaOptions> = {}, of = name) =>
+      consumeKafka(client(of), worker(), {
         ...{ topics: [topic], identity: 'offsets', ...options },
       })
-    return { consumer, processed, start }
+    return { consumer, processed, ran, start }
   }
 
   test('each record runs once, wherever the group says that it is', async () => {
@@ -88,4 +102,139 @@ describe.skipIf(skipped('kafka'))('offsets as identity', () => {
     await expect(again.stopped).rejects.toThrow('deleted and created again')
     expect(processed.length).toBe(3)
   })
-})
+
+  // Red when clients write the id of a topic in different ways: it is part of the identity.
+  test('a partition goes on where another client left it, records that wait included', async () => {
+    const topic = await kit.topics.create(2)
+    let isSound = false
+    const { processed, start } = setUp(({ payload: { key } }) => {
+      if (!isSound && key === 'k-3') throw new Error('not yet')
+    })
+    await kit.topics.send(topic, range(20, 'k'))
+    await using before = await start(topic, {}, 'kafkajs')
+    await until(() => processed.length >= 19, { deadlineMs: 40_000 })
+    await before.drain()
+    await kit.topics.send(topic, range(20, 'later'))
+    isSound = true
+    await using after = await start(topic)
+    await until(() => processed.length === 40)
+    await after.drain()
+    await using again = await start(topic, {}, 'kafkajs')
+    await kit.topics.send(topic, range(4, 'last'))
+    await until(() => processed.length === 44)
+    expect(new Set(processed).size).toBe(44)
+    await again.drain()
+  })
+
+  test('from event keys to offsets, and back', async () => {
+    const topic = await kit.topics.create(2)
+    const { consumer, ran, start } = setUp()
+    const steps = ['key', 'offsets', 'key'] as const
+    for (const [step, identity] of steps.entries()) {
+      await kit.topics.send(topic, range(30, `step-${step}`))
+      await using consumption = await start(topic, { identity })
+      await until(() => ran.length >= 30 * (step + 1))
+      await kit.topics.caughtUp(consumer, topic)
+      await consumption.drain()
+    }
+    expect(ran.toSorted()).toEqual(steps.flatMap((_, step) => range(30, `step-${step}`)).toSorted())
+  })
+
+  test('records that retention has deleted before they ran are not passed', async () => {
+    const topic = await kit.topics.create(1)
+    const { processed, start } = setUp()
+    await kit.topics.send(topic, range(4))
+    await using first = await start(topic)
+    await until(() => processed.length === 4)
+    await first.drain()
+    await kit.topics.send(topic, range(4, 'unread'))
+    await kit.topics.admin.deleteTopicRecords({
+      topic,
+      partitions: [{ partition: 0, offset: '6' }],
+    })
+    await using again = await start(topic)
+    await expect(again.stopped).rejects.toThrow('onceward offsets reset --to 6')
+    expect(processed.length).toBe(4)
+  })
+
+  test('nor while the consumer runs', async () => {
+    const topic = await kit.topics.create(1)
+    const gate = Promise.withResolvers<void>()
+    const { ran, start } = setUp(async ({ payload: { key } }) => {
+      if (key === 'slow') await gate.promise
+    })
+    const padding = 'x'.repeat(40_000)
+    const place = (key: string) => ({ value: JSON.stringify({ key, padding }) })
+    await kit.topics.send(topic, ['slow'], place)
+    for (let part = 0; part < 10; part += 1)
+      await kit.topics.send(topic, range(20, `${part}`), place)
+    await using consumption = await start(topic, { consumer: { maxBytesPerPartition: 200_000 } })
+    await until(() => consumption.health().inFlight > 50)
+    await until(async () => {
+      const before = consumption.health().inFlight
+      await new Promise((resolve) => setTimeout(resolve, 1_000))
+      return consumption.health().inFlight === before
+    })
+    await kit.topics.admin.deleteTopicRecords({
+      ...{ topic, partitions: [{ partition: 0, offset: '190' }] },
+    })
+    gate.resolve()
+    await expect(consumption.stopped).rejects.toThrow('onceward offsets reset --to 190')
+    expect(ran).not.toContain('9-19')
+  })
+
+  test('a partition that is added is read from its beginning', async () => {
+    const topic = await kit.topics.create(1)
+    const { processed, ran, start } = setUp()
+    await using _ = await start(topic, { fromBeginning: false })
+    await until(async () => {
+      await kit.topics.send(topic, ['any'])
+      return processed.length > 0
+    })
+    await kit.topics.addPartitions(topic, 2)
+    for (const partition of [0, 1]) {
+      await kit.topics.sendAfresh(topic, range(10, `new-${partition}`), () => ({ partition }))
+    }
+    await until(() => ran.filter((key) => key.startsWith('new')).length === 20, {
+      deadlineMs: 60_000,
+    })
+    expect(new Set(processed).size).toBe(processed.length)
+  })
+
+  test('a consumer that begins at the end skips what was there, and nothing that comes later', async () => {
+    const topic = await kit.topics.create(1)
+    const { ran, start } = setUp()
+    await kit.topics.send(topic, range(5, 'old'))
+    await using first = await start(topic, { fromBeginning: false })
+    await kit.topics.send(topic, range(5, 'new'))
+    await until(() => ran.length >= 5)
+    await first.drain()
+    await kit.topics.send(topic, range(5, 'late'))
+    await using _ = await start(topic, { fromBeginning: false })
+    await until(() => ran.length >= 10)
+    expect(ran).toEqual([...range(5, 'new'), ...range(5, 'late')])
+  })
+
+  test('marks of transactions and aborted records are passed', async () => {
+    const topic = await kit.topics.create(1)
+    const { ran, start } = setUp()
+    const [one, two] = [await kit.topics.transaction(topic), await kit.topics.transaction(topic)]
+    await one.send('aborted-1')
+    await two.send('kept-1')
+    await one.send('aborted-2')
+    await one.abort()
+    await two.commit()
+    await kit.topics.send(topic, ['kept-2'])
+    await using first = await start(topic)
+    await until(() => ran.length === 2)
+    await first.drain()
+    await using _ = await start(topic)
+    const three = await kit.topics.transaction(topic)
+    await three.send('kept-3')
+    await three.commit()
+    await kit.topics.send(topic, ['kept-4'])
+    await until(() => ran.length === 4)
+    expect(ran).toEqual(['kept-1', 'kept-2', 'kept-3', 'kept-4'])
+    await Promise.all([one, two, three].map((each) => each[Symbol.asyncDispose]()))
+  })
+}

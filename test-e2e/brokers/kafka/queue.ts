@@ -66,9 +66,7 @@ export async function createTopic(
   await create(deadTopic, 1)
   await create(name, PARTITIONS)
   const of = { topic: name, groupId, deadTopic, sessionMs, identity }
-  // Other clients do not keep offsets yet.
-  const worker = identity === undefined ? drawnClient() : 'kafkajs'
-  const source = { kind: 'kafka', connection, client: worker, ...of } as const
+  const source = { kind: 'kafka', connection, client: drawnClient(), ...of } as const
   const offsets = (): ReturnType<Topic['offsets']> => offsetsOf(admin, source)
   return {
     source,

@@ -340,7 +340,8 @@ function otherPartition(consumer: string, claim: PartitionClaim, stored: Stored)
     const groups = `those are of group '${stored.groupId}', and this consumer is in group '${claim.groupId}'. `
     return `${what}${groups}Two groups of one consumer would take each other's partitions: use one group, or another \`consumer\`. If the group has got another name: ${reset}`
   }
-  if (stored.clusterId !== claim.clusterId) {
+  const clusters = new Set([stored.clusterId, claim.clusterId])
+  if (clusters.size === 2 && !clusters.has('')) {
     return `${what}those are of cluster ${stored.clusterId}, and this one is ${claim.clusterId}, where records have other offsets. ${reset}`
   }
   return `${what}the topic was deleted and created again, and its offsets have begun anew. ${reset}`

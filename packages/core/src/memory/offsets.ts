@@ -32,12 +32,14 @@ export function memoryOffsets(tables: MemoryTables, runtime: Runtime): OffsetSto
           return { kind: 'claimed', state }
         }
         const { of: stored } = row
+        const isUnknown = stored.clusterId === '' || claim.clusterId === ''
         const isSame = (['clusterId', 'topicId', 'groupId'] as const).every(
-          (name) => stored[name] === claim[name],
+          (name) => stored[name] === claim[name] || (name === 'clusterId' && isUnknown),
         )
         if (!isSame) return { kind: 'other', stored }
         const state = { ...row.state, epoch: row.state.epoch + 1 }
-        partitions.set(id, { of: stored, state })
+        const clusterId = claim.clusterId || stored.clusterId
+        partitions.set(id, { of: { ...stored, clusterId }, state })
         return { kind: 'claimed', state }
       }),
     move: (move) =>

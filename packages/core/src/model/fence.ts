@@ -5,6 +5,7 @@ export type OffsetRange = readonly [from: number, end: number]
 
 /** A partition that a member of a group was given. */
 export interface PartitionClaim {
+  /** Empty if the client does not tell it. */
   readonly clusterId: string
   /** Changes when a topic is created again. */
   readonly topicId: string

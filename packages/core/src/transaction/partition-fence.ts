@@ -35,8 +35,8 @@ export class Fence implements PartitionFence {
 
   constructor(id: EventId, claim: PartitionClaim, state: FenceState) {
     this.id = id
-    const { clusterId, topicId, partition } = claim
-    this.#place = `${clusterId}/${topicId}/${partition}/${state.generation}`
+    // The id of a topic is random, so no other cluster has it, and not every client tells that of the cluster.
+    this.#place = `${claim.topicId}/${claim.partition}/${state.generation}`
     this.#state = state
   }
 

@@ -6,6 +6,8 @@ import { nameOf, type Partition } from '../offsets.ts'
 export interface FencesOptions {
   readonly port: Pick<GuardPort, 'claimPartition' | 'logger'>
   readonly groupId: string
+  /** The oldest offset in the log. */
+  readonly oldest: (partition: Partition) => Promise<number>
   /** Sets where the client reads the partition next. */
   readonly seek: (partition: Partition, offset: number) => void
   /** The consumer must be replaced: another member has claimed a partition, or it must not be read. */
@@ -19,6 +21,7 @@ interface Claimed {
 
 /** What identifies a topic beyond its name. */
 export interface TopicIdentity {
+  /** Undefined if the client does not tell it. */
   readonly clusterId: string | undefined
   readonly topicId: string | undefined
 }
@@ -27,6 +30,8 @@ export interface TopicIdentity {
 export interface FetchedAt {
   /** Records may begin later: what is between was compacted, or is of a transaction. */
   readonly position: number
+  /** Behind the last record that was fetched. */
+  readonly next: number
   /** Behind the last record of the log. */
   readonly end: number
 }
@@ -47,8 +52,8 @@ export class Fences {
   readonly #claimed = new Map<string, Claimed>()
   /** Partitions that were set back, and to where. */
   readonly #sought = new Map<string, number>()
-  /** Partitions that are read from where the inbox says. */
-  readonly #placed = new Set<string>()
+  /** What is read next of the partitions that are read from where the inbox says. */
+  readonly #next = new Map<string, number>()
   /** Raised by each assignment. */
   #assignment = 0
 
@@ -62,7 +67,7 @@ export class Fences {
     for (const [name, { partition }] of this.#claimed) {
       if (isKept(partition)) continue
       this.#claimed.delete(name)
-      this.#placed.delete(name)
+      this.#next.delete(name)
     }
     this.#sought.clear()
   }
@@ -77,13 +82,14 @@ export class Fences {
     const name = nameOf(partition)
     const assignment = this.#assignment
     try {
-      const fence = this.of(partition) ?? (await this.#claim(partition, topic, at.position))
+      const fence =
+        this.of(partition) ?? (await claimOf(this.#options, partition, topic, at.position))
       if (assignment !== this.#assignment) return { kind: 'later' }
       this.#claimed.set(name, {
         partition: { topic: partition.topic, partition: partition.partition },
         fence,
       })
-      return this.#place(partition, fence, at)
+      return await this.#place(partition, fence, at)
     } catch (error) {
       if (error instanceof ConfigurationError) this.#options.onOver(error)
       const { topic: queue, partition: number } = partition
@@ -103,36 +109,57 @@ export class Fences {
     this.#options.onOver(new Error('another member has claimed a partition of this one'))
   }
 
-  #claim(
-    { topic, partition }: Partition,
-    { clusterId, topicId }: TopicIdentity,
-    startsAt: number,
-  ): Promise<PartitionFence> {
-    if (clusterId === undefined || topicId === undefined) throw new ConfigurationError(NO_IDS)
-    const { groupId, port } = this.#options
-    return port.claimPartition({ clusterId, topicId, topic, partition, groupId, startsAt })
-  }
-
-  /** Only what is read first after the claim may be at another place than that of the inbox. */
-  #place(partition: Partition, fence: PartitionFence, { end, position }: FetchedAt): FenceAnswer {
+  /**
+   * What is read first after the claim may be at another place than that of the inbox. Later on, a client that skips
+   * offsets leaves out what no consumer sees, or reads on at the oldest record because retention has deleted those before.
+   */
+  async #place(
+    partition: Partition,
+    fence: PartitionFence,
+    { end, next, position }: FetchedAt,
+  ): Promise<FenceAnswer> {
     const name = nameOf(partition)
-    const { from } = fence
-    if (this.#placed.has(name)) return { kind: 'read', fence }
-    if (end < from) throw new ConfigurationError(truncated(partition, from, end))
-    if (position <= from) {
-      this.#sought.delete(name)
-      this.#placed.add(name)
-      return { kind: 'read', fence }
+    const from = this.#next.get(name) ?? fence.from
+    const oldest = position > from ? await this.#options.oldest(partition) : 0
+    refuseOutside(partition, from, { oldest, end })
+    if (position > from && this.#sought.get(name) !== from) {
+      this.#sought.set(name, from)
+      return { kind: 'seek', offset: from }
     }
-    if (this.#sought.get(name) === from)
-      throw new ConfigurationError(outOfRange(partition, from, position))
-    this.#sought.set(name, from)
-    return { kind: 'seek', offset: from }
+    this.#sought.delete(name)
+    this.#next.set(name, Math.max(from, next))
+    return { kind: 'read', fence }
   }
 }
 
+/**
+ * Claims a partition in the inbox.
+ *
+ * @param startsAt - The first offset, if the consumer has never had the partition.
+ * @throws {@link ConfigurationError} if the broker tells no topic ids, or the inbox has another topic, cluster or group.
+ */
+export async function claimOf(
+  { groupId, port }: Pick<FencesOptions, 'groupId' | 'port'>,
+  { topic, partition }: Partition,
+  { clusterId = '', topicId }: TopicIdentity,
+  startsAt: number,
+): Promise<PartitionFence> {
+  if (topicId === undefined) throw new ConfigurationError(NO_IDS)
+  return port.claimPartition({ clusterId, topicId, topic, partition, groupId, startsAt })
+}
+
+/** @throws {@link ConfigurationError} if the log does not have the place that is read next. */
+export function refuseOutside(
+  partition: Partition,
+  from: number,
+  { end, oldest }: { readonly oldest: number; readonly end: number },
+): void {
+  if (oldest > from) throw new ConfigurationError(outOfRange(partition, from, oldest))
+  if (end < from) throw new ConfigurationError(truncated(partition, from, end))
+}
+
 const NO_IDS =
-  "`identity: 'offsets'` needs the ids of the cluster and of its topics, and this broker does not tell them. Use Kafka 3.1 or newer, or event keys."
+  "`identity: 'offsets'` needs the ids of topics, and this broker does not tell them. Use Kafka 3.1 or newer, or event keys."
 
 const outOfRange = ({ topic, partition }: Partition, from: number, position: number): string =>
   `Kafka has no record ${from} of partition ${partition} of topic '${topic}' any more (OFFSET_OUT_OF_RANGE): the first one is ${position}, and those between were not processed. Retention was shorter than this consumer was behind. Look with \`onceward offsets show\`, then skip them with \`onceward offsets reset --to ${position}\`.`

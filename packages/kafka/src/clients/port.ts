@@ -11,8 +11,6 @@ import type { RecordSender } from './producers.ts'
 export interface KafkaClientPort {
   /** As its package is called. */
   readonly name: string
-  /** Whether its source claims partitions in the inbox, for `identity: 'offsets'`. */
-  readonly keepsOffsets?: boolean | undefined
   /** @throws {@link ConfigurationError} for options of `consumeKafka` that only another client has. */
   readonly check: (settings: ConsumerSettings) => void
   /** Asks the cluster on a connection of its own, in bounded time. Rejects with an error of the client. */
@@ -142,6 +140,8 @@ export interface PulledConsumer {
   committed(partitions: readonly Partition[]): Promise<readonly Position[]>
   /** The oldest offset in the log of each partition. */
   oldest(partitions: readonly Partition[]): Promise<readonly Position[]>
+  /** Behind the newest record in the log of each partition. */
+  ends(partitions: readonly Partition[]): Promise<readonly Position[]>
   /** Lets a group without any offset start at the present ends. Called before {@link subscribe}; false if it is too late. */
   startAtEnds(topics: readonly string[]): Promise<boolean>
   /** Where partitions are read next. Records that were fetched before are not given any more. */

@@ -16,7 +16,7 @@ test('offsets are shown, and set to where an operator wants them', async () => {
     insert into onceward.processed_events (event_id, fingerprint, consumer_id, state)
     values ('00000000-0000-0000-0000-000000000003', 0, 77, 'w'), ('00000000-0000-0000-0000-000000000004', 0, 77, 'x');
     insert into onceward.failed_events (event_id, consumer_id, attempt, key)
-    values ('00000000-0000-0000-0000-000000000003', 77, 1, 'c/t/0/1/3'), ('00000000-0000-0000-0000-000000000004', 77, 1, 'c/t/0/1/4')`)
+    values ('00000000-0000-0000-0000-000000000003', 77, 1, 't/0/1/3'), ('00000000-0000-0000-0000-000000000004', 77, 1, 't/0/1/4')`)
   expect((await cli(['offsets', 'show'], at)).stdout).toMatch(
     /clicks +clicks +0 +120 +3,100-109 +g +c/,
   )

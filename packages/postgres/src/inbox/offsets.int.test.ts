@@ -96,10 +96,19 @@ describe.each(FORMS)('offsets of partitions: %s', (_, make) => {
     expect(await next).toMatchObject({ kind: 'claimed', state: { epoch: 2, next: 6 } })
   })
 
-  test('a partition of another group is not claimed', async () => {
+  test('a partition of another cluster, topic or group is not claimed', async () => {
     await claimed()
-    const answer = await session.offsets?.claim(ID, { ...CLAIM, groupId: 'other' })
-    expect(answer).toMatchObject({ kind: 'other', stored: { clusterId: 'c', topicId: 't' } })
-    expect(await claimed()).toBe(2)
+    const claim = (other: Partial<PartitionClaim>) =>
+      session.offsets?.claim(ID, { ...CLAIM, ...other })
+    for (const name of ['clusterId', 'topicId', 'groupId']) {
+      expect(await claim({ [name]: 'other' })).toMatchObject({
+        ...{ kind: 'other', stored: { clusterId: 'c', topicId: 't' } },
+      })
+    }
+    // Not every client tells the id of the cluster.
+    expect(await claim({ clusterId: '' })).toMatchObject({ kind: 'claimed', state: { epoch: 2 } })
+    expect(await claim({ clusterId: '', topicId: 'other' })).toMatchObject({ kind: 'other' })
+    expect(await claim({ clusterId: 'other' })).toMatchObject({ kind: 'other' })
+    expect(await claimed()).toBe(3)
   })
 })

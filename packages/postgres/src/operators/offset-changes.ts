@@ -26,7 +26,7 @@ export function resetOffsets(
   return inTransaction(pool, async (client) => {
     const values = [consumer, topic, partition === undefined ? null : String(partition)]
     const locked = await client.query(
-      `select o.partition::text as answer, o.cluster_id || '/' || o.topic_id || '/' || o.partition || '/' || o.generation || '/' as key
+      `select o.partition::text as answer, o.topic_id || '/' || o.partition || '/' || o.generation || '/' as key
        from ${quoted}.kafka_offsets o where ${mine} order by o.partition_id for update`,
       values,
     )

@@ -21,8 +21,8 @@ insert into ${schema}.kafka_offsets as o (partition_id, consumer_id, topic, part
 select $1::text::uuid, $2::text::integer, c ->> 'topic', (c ->> 'partition')::integer, c ->> 'topicId', c ->> 'clusterId', c ->> 'groupId', (c ->> 'startsAt')::bigint
 from (select $3::text::json as c) as claim
 on conflict (partition_id) do update set epoch = o.epoch + 1, claimed_at = now(),
-  cluster_id = excluded.cluster_id, topic_id = excluded.topic_id, group_id = excluded.group_id
-  where o.cluster_id in ('', excluded.cluster_id) and o.topic_id in ('', excluded.topic_id) and o.group_id in ('', excluded.group_id)
+  cluster_id = coalesce(nullif(excluded.cluster_id, ''), o.cluster_id), topic_id = excluded.topic_id, group_id = excluded.group_id
+  where ('' in (o.cluster_id, excluded.cluster_id) or o.cluster_id = excluded.cluster_id) and o.topic_id in ('', excluded.topic_id) and o.group_id in ('', excluded.group_id)
 returning ${STATE}`,
     readPartition: `select ${STATE} from ${schema}.kafka_offsets where partition_id = $1::text::uuid`,
   }

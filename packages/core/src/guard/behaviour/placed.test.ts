@@ -131,7 +131,7 @@ test('a dead record stays dead for the next owner', async () => {
     'duplicate',
   ])
   expect(effects).toEqual([1])
-  expect(inbox.deadLetters().map(({ key }) => key)).toEqual(['c/t/0/1/0'])
+  expect(inbox.deadLetters().map(({ key }) => key)).toEqual(['t/0/1/0'])
   await guard.close()
 })
 

@@ -59,7 +59,7 @@ export class Cluster implements ClusterView {
     const ids = new Map<string, string>()
     for (const { error, name, topicId } of await this.#describe(names)) {
       const type = isFailure(error) ? confluentError(error).type : undefined
-      if (type === undefined) ids.set(name, topicId.base64 ?? topicId.base64str ?? '')
+      if (type === undefined) ids.set(name, hexOf(topicId))
       else if (type === 'UNKNOWN_TOPIC_OR_PARTITION') missing.add(name)
       else if (type === 'TOPIC_AUTHORIZATION_FAILED') denied.add(name)
       else refuse(error)
@@ -108,6 +108,10 @@ export class Cluster implements ClusterView {
 type Answer<Method> = Method extends (...args: [...infer _, Callback<infer Value>]) => unknown
   ? Value
   : never
+
+/** As the other clients write it. */
+const hexOf = ({ base64, base64str = '' }: RdTopic['topicId']): string =>
+  Buffer.from(base64 ?? base64str, 'base64').toString('hex')
 
 const isFailure = (error: unknown): boolean =>
   typeof error === 'object' && error !== null && Reflect.get(error, 'code') !== 0

@@ -140,6 +140,10 @@ export class ConfluentConsumer implements PulledConsumer {
     return this.#known.endsOf(partitions, 'EARLIEST')
   }
 
+  ends(partitions: readonly Partition[]): Promise<readonly Position[]> {
+    return this.#known.endsOf(partitions, 'LATEST')
+  }
+
   /**
    * Before it joins, its commit is that of no member, which Kafka takes while the group is empty. Offsets of other topics
    * are not asked for: when a coordinator is not ready yet, `listConsumerGroupOffsets` of 1.10 reads a null pointer.

@@ -247,7 +247,8 @@ class NotJoinedError extends Error {
 /** kafkajs' types leave out what was asked for. */
 export function fetchedAt(batch: EachBatchPayload['batch']): FetchedAt {
   const { fetchedOffset } = batch as typeof batch & { readonly fetchedOffset: string }
-  return { position: Number(fetchedOffset), end: Number(batch.highWatermark) }
+  const next = Number(after(batch.lastOffset()))
+  return { position: Number(fetchedOffset), next, end: Number(batch.highWatermark) }
 }
 
 const after = (offset: string): string => String(BigInt(offset) + 1n)

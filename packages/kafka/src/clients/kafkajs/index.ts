@@ -10,7 +10,6 @@ const TOPIC = 2
 /** kafkajs behind the port. */
 export const kafkajsClient = (kafka: KafkaClient): KafkaClientPort => ({
   name: 'kafkajs',
-  keepsOffsets: true,
   check: () => undefined,
   ask: (ask, { groupId, runtime }) =>
     askCluster(kafka, runtime, (admin) => ask(viewOf(kafka, groupId, admin))),

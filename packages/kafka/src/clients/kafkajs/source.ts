@@ -34,6 +34,7 @@ export class KafkajsSource implements RecordSource {
   readonly batches: PartitionBatches
   readonly #options: KafkajsSourceOptions
   #consumer: Consumer | undefined
+  #cluster: (() => Cluster | undefined) | undefined
   /** Requests of the current consumer, from its connection on. Resolves when it has joined its group, or will not. */
   #joining: Promise<unknown> = Promise.resolve()
   readonly #subscription: Subscription
@@ -62,10 +63,17 @@ export class KafkajsSource implements RecordSource {
     const { port, settings } = this.#options
     return new Fences({
       ...{ port, groupId: settings.consumer.groupId },
+      oldest: ({ topic, partition }) => this.#oldest(topic, partition),
       seek: ({ topic, partition }, offset) =>
         this.#consumer?.seek({ topic, partition, offset: String(offset) }),
       onOver: (error) => this.#giveUp(error),
     })
+  }
+
+  async #oldest(topic: string, partition: number): Promise<number> {
+    const asked = [{ topic, partitions: [{ partition }], fromBeginning: true as const }]
+    const [found] = (await this.#cluster?.()?.fetchTopicsOffset(asked)) ?? []
+    return Number(found?.partitions[0]?.offset ?? 0)
   }
 
   get notice(): string | undefined {
@@ -88,6 +96,7 @@ export class KafkajsSource implements RecordSource {
       })
       const consumer = kafka.consumer(config)
       this.#consumer = consumer
+      this.#cluster = cluster
       const givenUp = this.#listen(consumer, life)
       const eachBatch = this.batches.attach(consumer)
       const isWanted = (): boolean => this.#consumer === consumer

@@ -91,12 +91,23 @@ export class PlatformaticConsumer implements PulledConsumer {
     return positionsOf(partitions, found)
   }
 
-  async oldest(partitions: readonly Partition[]): Promise<readonly Position[]> {
+  oldest(partitions: readonly Partition[]): Promise<readonly Position[]> {
+    return this.#offsetsAt(partitions, EARLIEST)
+  }
+
+  ends(partitions: readonly Partition[]): Promise<readonly Position[]> {
+    return this.#offsetsAt(partitions, LATEST)
+  }
+
+  async #offsetsAt(
+    partitions: readonly Partition[],
+    timestamp: bigint,
+  ): Promise<readonly Position[]> {
     const topics = byTopic(partitions)
     const found = await this.#consumer.listOffsets({
       topics: topics.map(({ topic }) => topic),
       partitions: Object.fromEntries(topics.map((each) => [each.topic, each.partitions])),
-      timestamp: EARLIEST,
+      timestamp,
     })
     return positionsOf(partitions, found)
   }

@@ -35,7 +35,9 @@ async function idsOf(
 ): Promise<Pick<TopicIds, 'clusterId' | 'ids'>> {
   // The client sorts the list that it gets.
   const metadata = await client.metadata({ topics: [...topics], forceUpdate: true, retries: 0 })
-  const ids = [...metadata.topics].map(([name, topic]) => [name, topic.id] as const)
+  const ids = [...metadata.topics].map(
+    ([name, topic]) => [name, topic.id.replaceAll('-', '')] as const,
+  )
   return { clusterId: metadata.id, ids: new Map(ids) }
 }
 

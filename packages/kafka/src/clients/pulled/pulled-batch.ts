@@ -1,6 +1,16 @@
-import { type OpenBatch, Progress } from '../../offsets.ts'
+import type { PartitionFence } from '@onceward/core/ports'
+import type { KafkaRecord } from '../../delivery.ts'
+import { type InHand, type OpenBatch, Progress } from '../../offsets.ts'
 import type { Fetched, Position } from '../port.ts'
 import { RecordInHand } from '../record-in-hand.ts'
+
+/** A partition with the offset that is read first. */
+export interface Start extends Position {
+  /** The group has that offset. */
+  readonly isCommitted: boolean
+  /** With `identity: 'offsets'`. */
+  readonly fence?: PartitionFence | undefined
+}
 
 export interface PulledBatchOptions {
   readonly clusterId: string | undefined
@@ -28,27 +38,49 @@ export class PulledBatch implements OpenBatch {
   readonly #clusterId: string | undefined
   #next: bigint
   #committed: bigint | undefined
+  readonly #fence: PartitionFence | undefined
 
-  /** @param start - What is read first. It is what the group has, unless that is not known. */
-  constructor(start: Position, isCommitted: boolean, options: PulledBatchOptions) {
+  constructor(start: Start, options: PulledBatchOptions) {
     this.topic = start.topic
     this.partition = start.partition
     this.lastKnownAtMs = options.nowMs
     this.#clusterId = options.clusterId
     this.#next = start.offset
-    this.#committed = isCommitted ? start.offset : undefined
+    this.#committed = start.isCommitted ? start.offset : undefined
+    this.#fence = start.fence
     this.progress = new Progress([], ({ lane }) => options.sharedLane ?? lane)
   }
 
   /** Takes what was fetched. Records that it had before are left out: a client may read a partition again after a join. */
   append({ records, next }: Fetched): void {
     const from = this.#next
-    const items = records
-      .filter(({ message }) => BigInt(message.offset) >= from)
-      .map((record) => new RecordInHand(record, this.#clusterId))
     if (next <= from) return
+    const fresh = records.filter(({ message }) => BigInt(message.offset) >= from)
+    this.progress.append(this.#itemsOf(fresh, Number(from)))
     this.#next = next
-    this.progress.append(items)
+  }
+
+  /** Whether the records are those that were expected next, and none is left out. */
+  isContinuedBy({ records }: Fetched): boolean {
+    const first = Number(this.#next)
+    return records.every(({ message }, index) => Number(message.offset) === first + index)
+  }
+
+  #itemsOf(records: readonly KafkaRecord[], first: number): readonly InHand[] {
+    const fence = this.#fence
+    if (fence === undefined) return records.map((each) => new RecordInHand(each, this.#clusterId))
+    let from = first
+    return records.flatMap((each) => {
+      const place = { fence, from, offset: Number(each.message.offset) }
+      from = place.offset + 1
+      return fence.isDone(place.offset) ? [] : [new RecordInHand(each, this.#clusterId, place)]
+    })
+  }
+
+  /** What is settled need not be an exception any more. Returns whether the partition is still this member's. */
+  settled(): boolean {
+    this.#fence?.settledTo(Number(this.position))
+    return this.#fence?.isLost !== true
   }
 
   /** What would be read next. */

@@ -1,9 +1,9 @@
 import type { GuardPort } from '@onceward/core/adapter'
 import { nameOf, type OpenBatch, type Partition } from '../../offsets.ts'
 import type { ConsumerSettings } from '../../options.ts'
-import type { Fetched, Position, PulledConsumer, RecordBatches } from '../port.ts'
+import type { Fetched, PulledConsumer, RecordBatches } from '../port.ts'
 import { Suspicion } from '../suspicion.ts'
-import { PulledBatch } from './pulled-batch.ts'
+import { PulledBatch, type Start } from './pulled-batch.ts'
 import { PulledCommits } from './pulled-commits.ts'
 
 /** How often progress is committed. */
@@ -15,11 +15,8 @@ export interface PulledBatchesOptions {
   readonly port: GuardPort
   readonly settings: ConsumerSettings
   readonly onRunnable: () => void
-}
-
-/** A partition with the offset that is read first, and whether the group has that offset. */
-export interface Start extends Position {
-  readonly isCommitted: boolean
+  /** With `identity: 'offsets'`: another member has claimed a partition of this one. */
+  readonly onFenced?: (() => void) | undefined
 }
 
 /** The unsettled records of a consumer that is asked for them, from the fetch to the commit of their offset. */
@@ -93,7 +90,7 @@ export class PulledBatches implements RecordBatches {
     for (const start of starts) {
       const before = this.#owned.get(nameOf(start))
       if (before !== undefined) this.#lose(before)
-      const batch = new PulledBatch(start, start.isCommitted, {
+      const batch = new PulledBatch(start, {
         ...{ clusterId: this.clusterId, nowMs },
         sharedLane: lanesAreUsers ? '' : undefined,
       })
@@ -176,6 +173,7 @@ export class PulledBatches implements RecordBatches {
 
   met(batch: OpenBatch): void {
     const own = batch as PulledBatch
+    if (!(own.settled() || own.isLost)) this.#options.onFenced?.()
     if (own.isPaused) this.#resume(own)
     if (own.progress.running === 0) this.#waiting.get(own)?.()
     if (own.isOver) this.#ending.delete(own)

@@ -1,9 +1,12 @@
 import { CallTimeoutError, endsWithin, withTimeout } from '@onceward/core/adapter'
 import { nameOf, type Partition } from '../../offsets.ts'
+import { claimOf, refuseOutside } from '../fences.ts'
 import {
   AGAIN,
   type ConsumerLife,
   type CreatePulled,
+  type Fetched,
+  type Position,
   type PulledConsumer,
   type PulledEvents,
   type RecordSource,
@@ -11,7 +14,8 @@ import {
 } from '../port.ts'
 import { type TopicChange, TopicWatch } from '../topic-watch.ts'
 import { Anew } from './anew.ts'
-import { PulledBatches, type Start } from './pulled-batches.ts'
+import type { Start } from './pulled-batch.ts'
+import { PulledBatches } from './pulled-batches.ts'
 
 export interface PulledSourceOptions extends SourceOptions {
   readonly create: CreatePulled
@@ -55,14 +59,18 @@ export class PulledSource implements RecordSource {
     const { port, settings } = options
     this.#options = options
     this.#hasStart = settings.fromBeginning
-    this.batches = new PulledBatches(options)
+    this.batches = new PulledBatches({
+      ...options,
+      onFenced: () => this.#giveUp(new Error('another member has claimed a partition of this one')),
+    })
     this.#anew = new Anew(port.runtime)
     this.#watch = new TopicWatch({
       runtime: port.runtime,
       logger: port.logger,
       subscriptions: settings.topics,
       isAnswered: () => this.#silentMs < LIVELY_MS && !this.batches.isHeld,
-      onAnew: (topic) => this.#readAnew(topic),
+      // With offsets as identity they would be taken for those of the old topic. The next consumer's claim says so.
+      onAnew: async (topic) => (this.#isFenced ? this.#giveUp(AGAIN) : this.#readAnew(topic)),
       onLooked: async () => undefined,
       onChanged: (change) => this.#changed(change),
     })
@@ -126,20 +134,18 @@ export class PulledSource implements RecordSource {
 
   #eventsOf(life: ConsumerLife): PulledEvents {
     const { batches } = this
-    const isCurrent = (consumer: PulledConsumer | undefined) => consumer === this.#consumer
     return {
       onAssigned: async (partitions, isNewMember) => {
         const consumer = this.#consumer
         if (consumer === undefined) return
         this.#heard()
         if (isNewMember) batches.lost(batches.owned)
-        const starts = await this.#startsOf(consumer, partitions)
-        if (!isCurrent(consumer)) return
-        await consumer.seek(starts)
-        if (!isCurrent(consumer)) return
-        this.#options.onJoined([...new Set(partitions.map(({ topic }) => topic))])
-        batches.assigned(starts)
-        life.onJoined()
+        try {
+          await this.#begin(consumer, partitions)
+          if (consumer === this.#consumer) life.onJoined()
+        } catch (error) {
+          if (consumer === this.#consumer) this.#giveUp(error)
+        }
       },
       onRevoked: (partitions) => batches.revoked(partitions),
       onLost: (partitions) => batches.lost(partitions),
@@ -151,6 +157,66 @@ export class PulledSource implements RecordSource {
       },
       onEnded: (error) => this.#giveUp(error),
     }
+  }
+
+  /** Reads partitions that came. */
+  async #begin(consumer: PulledConsumer, partitions: readonly Partition[]): Promise<void> {
+    const known = await this.#startsOf(consumer, partitions)
+    const starts = this.#isFenced ? await this.#claimed(consumer, known) : known
+    if (consumer !== this.#consumer) return
+    await consumer.seek(starts)
+    if (consumer !== this.#consumer) return
+    this.#options.onJoined([...new Set(partitions.map(({ topic }) => topic))])
+    this.batches.assigned(starts)
+  }
+
+  get #isFenced(): boolean {
+    return this.#options.settings.identity === 'offsets'
+  }
+
+  /** Partitions that are read from where the inbox says. The offset of the group is a hint. */
+  async #claimed(consumer: PulledConsumer, starts: readonly Start[]): Promise<readonly Start[]> {
+    const { port, settings } = this.#options
+    const { groupId } = settings.consumer
+    const { clusterId, ids } = this.#watch
+    const claiming = starts.map(async (start): Promise<Start> => {
+      const topic = { clusterId, topicId: ids.get(start.topic) }
+      const fence = await claimOf({ groupId, port }, start, topic, Number(start.offset))
+      const offset = BigInt(fence.from)
+      const isCommitted = start.isCommitted && start.offset === offset
+      return { ...start, offset, isCommitted, fence }
+    })
+    const claimed = await Promise.all(claiming)
+    await this.#refuseOutside(consumer, claimed)
+    return claimed
+  }
+
+  /** @param positions - What is read next. */
+  async #refuseOutside(consumer: PulledConsumer, positions: readonly Position[]): Promise<void> {
+    if (positions.length === 0) return
+    const [oldest, ends] = await Promise.all([consumer.oldest(positions), consumer.ends(positions)])
+    const [from, to] = [oldest, ends].map(
+      (all) => new Map(all.map((each) => [nameOf(each), Number(each.offset)])),
+    )
+    for (const each of positions) {
+      const name = nameOf(each)
+      const log = { oldest: from?.get(name) ?? 0, end: to?.get(name) ?? Number.POSITIVE_INFINITY }
+      refuseOutside(each, Number(each.offset), log)
+    }
+  }
+
+  /**
+   * Where offsets are left out, compaction or a transaction has left them out, or the client reads on at the oldest record
+   * because retention has deleted those before. Those that come again may be others, in a log that lost its end.
+   */
+  async #refuseGaps(consumer: PulledConsumer, fetched: readonly Fetched[]): Promise<void> {
+    const doubtful = this.batches.owned.flatMap((batch) => {
+      const ofBatch = fetched.filter((each) => nameOf(each) === nameOf(batch))
+      const { topic, partition, next } = batch
+      const isPlain = ofBatch.every((each) => batch.isContinuedBy(each))
+      return isPlain ? [] : [{ topic, partition, offset: next }]
+    })
+    await this.#refuseOutside(consumer, doubtful)
   }
 
   /** Where partitions are read: at the offset of the group, or at their beginning. */
@@ -181,6 +247,7 @@ export class PulledSource implements RecordSource {
         if (fetched.length > 0) {
           this.#heard()
           life.onAnswered()
+          if (this.#isFenced) await this.#refuseGaps(consumer, fetched)
         }
         this.batches.give(fetched)
       }
