@@ -22,6 +22,15 @@ function suite(name: string): void {
   const client = (of = name) => CLIENTS[of]?.(kit.server.connection) as never
   let consumers = 0
 
+  /** Deletes all records but the last ones. Answers the oldest offset. */
+  async function keep(topic: string, last: number): Promise<number> {
+    const [end] = await kit.topics.admin.fetchTopicOffsets(topic)
+    const oldest = Number(end?.high) - last
+    const partitions = [{ partition: 0, offset: String(oldest) }]
+    await kit.topics.admin.deleteTopicRecords({ topic, partitions })
+    return oldest
+  }
+
   /** Workers of one consumer, that share its inbox. */
   function setUp(handler: Handler<Order> = () => undefined) {
     consumers += 1
@@ -46,115 +55,121 @@ function suite(name: string): void {
       consumeKafka(client(of), worker(), {
         ...{ topics: [topic], identity: 'offsets', ...options },
       })
-    return { consumer, processed, ran, start }
+    /** Clients claim their partitions before or after the start. */
+    const ended = async (topic: string): Promise<void> => {
+      await using consumption = await start(topic)
+      await consumption.stopped
+    }
+    /** The producer of kafkajs may send records twice, and each of them runs then. */
+    const done = (keys: number) => until(() => new Set(ran).size === keys)
+    const once = (): void => expect(new Set(processed).size).toBe(processed.length)
+    return { consumer, done, ended, once, ran, start }
   }
 
   test('each record runs once, wherever the group says that it is', async () => {
     const topic = await kit.topics.create(2)
-    const { consumer, processed, start } = setUp()
+    const { consumer, done, once, start } = setUp()
     await kit.topics.send(topic, range(40))
     await using first = await start(topic)
-    await until(() => processed.length === 40)
+    await done(40)
     await kit.topics.caughtUp(consumer, topic)
     await first.drain()
     await kit.topics.move(consumer, topic, 'start')
     await kit.topics.send(topic, ['late'])
     await using second = await start(topic)
-    await until(() => processed.length === 41)
+    await done(41)
     await second.drain()
     // Ahead of what was processed.
     await kit.topics.send(topic, ['skipped-1', 'skipped-2', 'skipped-3', 'skipped-4'])
     await kit.topics.move(consumer, topic, 'end')
     await using _ = await start(topic)
     await kit.topics.send(topic, ['last-1', 'last-2', 'last-3', 'last-4'])
-    await until(() => processed.length === 49)
-    expect(new Set(processed).size).toBe(49)
+    await done(49)
+    once()
   })
 
   test('records that fail wait, die and are passed, and a rebalance changes nothing of it', async () => {
     const topic = await kit.topics.create(3)
     let isSound = false
-    const { processed, start } = setUp(({ payload: { key } }) => {
+    const { consumer, once, ran, start } = setUp(({ payload: { key } }) => {
       if (key === 'k-7') throw new FatalError('never')
       if (!isSound && key === 'k-9') throw new Error('not yet')
     })
     const keys = range(60).map((_, n) => `k-${n}`)
     await kit.topics.send(topic, keys)
     await using one = await start(topic)
-    await until(() => processed.length >= 20)
+    await until(() => ran.length >= 20)
     await using _ = await start(topic)
     isSound = true
-    await until(() => processed.length === 59, { deadlineMs: 45_000 })
-    expect(new Set(processed).size).toBe(59)
+    await kit.topics.caughtUp(consumer, topic)
+    expect(new Set(ran).size).toBe(59)
+    once()
     expect(one.health().state).not.toBe('stopped')
   })
 
   test('a topic that was created again is refused', async () => {
     const topic = await kit.topics.create(1)
-    const { processed, start } = setUp()
+    const { done, ended, ran, start } = setUp()
     await kit.topics.send(topic, range(3))
     await using first = await start(topic)
-    await until(() => processed.length === 3)
+    await done(3)
     await first.drain()
     await kit.topics.recreate(topic)
     await kit.topics.sendAfresh(topic, range(3))
-    await using again = await start(topic)
-    await expect(again.stopped).rejects.toThrow('deleted and created again')
-    expect(processed.length).toBe(3)
+    await expect(ended(topic)).rejects.toThrow('deleted and created again')
+    expect(new Set(ran).size).toBe(3)
   })
 
   // Red when clients write the id of a topic in different ways: it is part of the identity.
   test('a partition goes on where another client left it, records that wait included', async () => {
     const topic = await kit.topics.create(2)
     let isSound = false
-    const { processed, start } = setUp(({ payload: { key } }) => {
+    const { consumer, done, once, ran, start } = setUp(({ payload: { key } }) => {
       if (!isSound && key === 'k-3') throw new Error('not yet')
     })
     await kit.topics.send(topic, range(20, 'k'))
     await using before = await start(topic, {}, 'kafkajs')
-    await until(() => processed.length >= 19, { deadlineMs: 40_000 })
+    await done(19)
     await before.drain()
     await kit.topics.send(topic, range(20, 'later'))
     isSound = true
     await using after = await start(topic)
-    await until(() => processed.length === 40)
+    await kit.topics.caughtUp(consumer, topic)
+    expect(new Set(ran).size).toBe(40)
     await after.drain()
     await using again = await start(topic, {}, 'kafkajs')
     await kit.topics.send(topic, range(4, 'last'))
-    await until(() => processed.length === 44)
-    expect(new Set(processed).size).toBe(44)
+    await kit.topics.caughtUp(consumer, topic)
+    expect(new Set(ran).size).toBe(44)
+    once()
     await again.drain()
   })
 
   test('from event keys to offsets, and back', async () => {
     const topic = await kit.topics.create(2)
-    const { consumer, ran, start } = setUp()
+    const { consumer, done, once, start } = setUp()
     const steps = ['key', 'offsets', 'key'] as const
     for (const [step, identity] of steps.entries()) {
       await kit.topics.send(topic, range(30, `step-${step}`))
       await using consumption = await start(topic, { identity })
-      await until(() => ran.length >= 30 * (step + 1))
+      await done(30 * (step + 1))
       await kit.topics.caughtUp(consumer, topic)
       await consumption.drain()
     }
-    expect(ran.toSorted()).toEqual(steps.flatMap((_, step) => range(30, `step-${step}`)).toSorted())
+    once()
   })
 
   test('records that retention has deleted before they ran are not passed', async () => {
     const topic = await kit.topics.create(1)
-    const { processed, start } = setUp()
+    const { done, ended, ran, start } = setUp()
     await kit.topics.send(topic, range(4))
     await using first = await start(topic)
-    await until(() => processed.length === 4)
+    await done(4)
     await first.drain()
     await kit.topics.send(topic, range(4, 'unread'))
-    await kit.topics.admin.deleteTopicRecords({
-      topic,
-      partitions: [{ partition: 0, offset: '6' }],
-    })
-    await using again = await start(topic)
-    await expect(again.stopped).rejects.toThrow('onceward offsets reset --to 6')
-    expect(processed.length).toBe(4)
+    const oldest = await keep(topic, 2)
+    await expect(ended(topic)).rejects.toThrow(`onceward offsets reset --to ${oldest}`)
+    expect(new Set(ran).size).toBe(4)
   })
 
   test('nor while the consumer runs', async () => {
@@ -169,55 +184,55 @@ function suite(name: string): void {
     for (let part = 0; part < 10; part += 1)
       await kit.topics.send(topic, range(20, `${part}`), place)
     await using consumption = await start(topic, { consumer: { maxBytesPerPartition: 200_000 } })
-    await until(() => consumption.health().inFlight > 50)
+    await until(() => consumption.health().inFlight > 0)
     await until(async () => {
       const before = consumption.health().inFlight
       await new Promise((resolve) => setTimeout(resolve, 1_000))
       return consumption.health().inFlight === before
     })
-    await kit.topics.admin.deleteTopicRecords({
-      ...{ topic, partitions: [{ partition: 0, offset: '190' }] },
-    })
+    const oldest = await keep(topic, 10)
     gate.resolve()
-    await expect(consumption.stopped).rejects.toThrow('onceward offsets reset --to 190')
+    await expect(consumption.stopped).rejects.toThrow(`onceward offsets reset --to ${oldest}`)
     expect(ran).not.toContain('9-19')
   })
 
   test('a partition that is added is read from its beginning', async () => {
     const topic = await kit.topics.create(1)
-    const { processed, ran, start } = setUp()
-    await using _ = await start(topic, { fromBeginning: false })
+    const { once, ran, start } = setUp()
+    // Other clients look for them more often.
+    const consumer = name === 'kafkajs' ? { metadataMaxAge: 1_000 } : {}
+    await using _ = await start(topic, { fromBeginning: false, consumer })
     await until(async () => {
       await kit.topics.send(topic, ['any'])
-      return processed.length > 0
+      return ran.length > 0
     })
     await kit.topics.addPartitions(topic, 2)
     for (const partition of [0, 1]) {
       await kit.topics.sendAfresh(topic, range(10, `new-${partition}`), () => ({ partition }))
     }
-    await until(() => ran.filter((key) => key.startsWith('new')).length === 20, {
-      deadlineMs: 60_000,
-    })
-    expect(new Set(processed).size).toBe(processed.length)
+    await until(() =>
+      range(20, 'x').every((_, n) => ran.includes(`new-${n < 10 ? 0 : 1}-${n % 10}`)),
+    )
+    once()
   })
 
   test('a consumer that begins at the end skips what was there, and nothing that comes later', async () => {
     const topic = await kit.topics.create(1)
-    const { ran, start } = setUp()
+    const { done, ran, start } = setUp()
     await kit.topics.send(topic, range(5, 'old'))
     await using first = await start(topic, { fromBeginning: false })
     await kit.topics.send(topic, range(5, 'new'))
-    await until(() => ran.length >= 5)
+    await done(5)
     await first.drain()
     await kit.topics.send(topic, range(5, 'late'))
     await using _ = await start(topic, { fromBeginning: false })
-    await until(() => ran.length >= 10)
-    expect(ran).toEqual([...range(5, 'new'), ...range(5, 'late')])
+    await done(10)
+    expect(ran.filter((key) => key.startsWith('old'))).toEqual([])
   })
 
   test('marks of transactions and aborted records are passed', async () => {
     const topic = await kit.topics.create(1)
-    const { ran, start } = setUp()
+    const { done, ran, start } = setUp()
     const [one, two] = [await kit.topics.transaction(topic), await kit.topics.transaction(topic)]
     await one.send('aborted-1')
     await two.send('kept-1')
@@ -226,15 +241,15 @@ function suite(name: string): void {
     await two.commit()
     await kit.topics.send(topic, ['kept-2'])
     await using first = await start(topic)
-    await until(() => ran.length === 2)
+    await done(2)
     await first.drain()
     await using _ = await start(topic)
     const three = await kit.topics.transaction(topic)
     await three.send('kept-3')
     await three.commit()
     await kit.topics.send(topic, ['kept-4'])
-    await until(() => ran.length === 4)
-    expect(ran).toEqual(['kept-1', 'kept-2', 'kept-3', 'kept-4'])
+    await done(4)
+    expect(ran.every((key) => key.startsWith('kept'))).toBe(true)
     await Promise.all([one, two, three].map((each) => each[Symbol.asyncDispose]()))
   })
 }

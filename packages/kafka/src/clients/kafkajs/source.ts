@@ -1,5 +1,5 @@
 import { ConfigurationError } from '@onceward/core'
-import type { Consumer, ConsumerCrashEvent, ConsumerHeartbeatEvent } from 'kafkajs'
+import type { Cluster, Consumer, ConsumerCrashEvent, ConsumerHeartbeatEvent } from 'kafkajs'
 import type { KafkaClient } from '../../client.ts'
 import { Fences } from '../fences.ts'
 import { AGAIN, type ConsumerLife, type RecordSource, type SourceOptions } from '../port.ts'

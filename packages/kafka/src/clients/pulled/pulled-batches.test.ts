@@ -6,6 +6,7 @@ import { message } from '../../fixtures/fetch.ts'
 import { ack } from '../../fixtures/member.ts'
 import { resolveConsumerSettings } from '../../options.ts'
 import type { Fetched, Position, PulledConsumer } from '../port.ts'
+import type { Start } from './pulled-batch.ts'
 import { PulledBatches } from './pulled-batches.ts'
 
 /** A member whose client the test plays. */
@@ -26,7 +27,7 @@ function pulling(guard: Partial<GuardSettings> = {}) {
   }
   const settings = resolveConsumerSettings({ topics: ['orders'] }, made.port.settings)
   const batches = new PulledBatches({
-    ...{ port: made.port, settings },
+    ...{ port: made.port, settings, onFenced: () => told.push('fenced') },
     onRunnable: () => dispatcher.pump(),
   })
   const dispatcher: Dispatcher = new Dispatcher({
@@ -98,6 +99,38 @@ test('a partition that comes back is read from its new start', async () => {
   give(41, 1)
   await pass(0)
   expect(ran()).toEqual([40, 41, 41])
+})
+
+// Red when a record is known by another place than its own, or what is done runs again.
+test('with offsets as identity each record has its place, and those that are done are left out', async () => {
+  const { batches, handed, pass, settle, told } = pulling()
+  const fence = { from: 40, isLost: false, isDone: (offset: number) => offset === 42, low: 0 }
+  const settledTo = (offset: number): void => {
+    fence.low = offset
+  }
+  const claimed = Object.assign(fence, { settledTo, keyOf: () => '' as never })
+  batches.assigned([{ ...ORDERS[0], offset: 40n, isCommitted: true, fence: claimed } as Start])
+  const [plain, gap] = [fetchedOf(40, 2), fetchedOf(42, 6)]
+  const compacted = { ...gap, records: gap.records.toSpliced(1, 3) }
+  const [batch] = batches.owned
+  expect([plain, compacted].map((each) => batch?.isContinuedBy(each))).toEqual([true, false])
+  batches.give([plain, compacted])
+  for (const offset of [40, 41, 46]) {
+    await pass(0)
+    settle(offset)
+  }
+  await pass(0)
+  const places = handed.map(({ delivery: { place } }) => [place?.from, place?.offset])
+  expect(places.slice(0, 3)).toEqual([
+    [40, 40],
+    [41, 41],
+    [43, 46],
+  ])
+  expect([fence.low, told]).toEqual([47, []])
+  fence.isLost = true
+  settle(47)
+  await pass(0)
+  expect(told).toEqual(['fenced'])
 })
 
 test('a partition that goes waits for its running record, and is committed before it goes', async () => {
