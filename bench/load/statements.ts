@@ -27,7 +27,7 @@ export function claimAndWrite(pool: Pool, order: Order): Promise<void> {
 export function claimAndWriteAll(pool: Pool, orders: readonly Order[]): Promise<void> {
   const taken = `with taken as (${insertOf('claimed_in_bulk', orders)} returning event_id, xmin)`
   const ids = `pg_catalog.string_agg(event_id::pg_catalog.text, ',') as ids`
-  const xid = 'pg_catalog.min(xmin::pg_catalog.text) as xid'
+  const xid = '(pg_catalog.array_agg(xmin))[1]::pg_catalog.text as xid'
   return claimed(pool, `${taken} select ${ids}, ${xid} from taken`, (tx) => writeAll(tx, orders))
 }
 

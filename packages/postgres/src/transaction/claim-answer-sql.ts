@@ -8,6 +8,7 @@ import {
   claimTexts,
   freshArrays,
   freshRowsOf,
+  IDS,
   READ_SESSION,
   RESTORE,
   unknownBoundText,
@@ -18,7 +19,6 @@ import {
  * last statement answers one row with one column, `answer`, which is a JSON text.
  */
 
-const IDS = `pg_catalog.string_agg(event_id::pg_catalog.text, ',') as ids, pg_catalog.min(xmin::pg_catalog.text) as xid`
 const SESSION = READ_SESSION.replace(/^select /, '')
 
 const answering = (select: string): string =>

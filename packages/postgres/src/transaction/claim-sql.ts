@@ -165,6 +165,10 @@ export function isOfFewRows(claim: BeginClaim): boolean {
   return claim.kind === 'fresh' && claim.events.length > 1 && claim.events.length <= MOST_ROWS
 }
 
+/** What `takenIn` reads. All rows have one transaction, and the least of their texts would take a tenth of the claim. */
+export const IDS =
+  "pg_catalog.string_agg(event_id::pg_catalog.text, ',') as ids, (pg_catalog.array_agg(xmin))[1]::pg_catalog.text as xid"
+
 /**
  * The statements of a claim for several events. The last one answers a single row for all of them, because a client
  * spends more on a row than on what is in it: the ids, the id of the transaction, and what `more` selects.
@@ -175,7 +179,7 @@ export function takingTexts(
   more = '',
 ): string[] {
   const texts = claimTexts(claim, { ...target, returning: FEW_ROWS })
-  const taking = `with taken as (${texts.at(-1)}) select pg_catalog.string_agg(event_id::pg_catalog.text, ',') as ids, pg_catalog.min(xmin::pg_catalog.text) as xid${more} from taken`
+  const taking = `with taken as (${texts.at(-1)}) select ${IDS}${more} from taken`
   return [...texts.slice(0, -1), taking]
 }
 
