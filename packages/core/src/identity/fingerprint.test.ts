@@ -1,3 +1,6 @@
+import { createHash } from 'node:crypto'
+import canonicalize from 'canonicalize'
+import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { randomText, seededRandom } from '../fixtures/random.ts'
 import { toDelivery } from '../memory/to-delivery.ts'
@@ -51,6 +54,55 @@ test('never changes: a changed fingerprint is a conflict for every event in flig
   for (const [text, print] of prints) expect(await printOf(text), text).toBe(print)
   expect(await printOf('1', { rule: () => ({ b: 2, a: 1 }) })).toBe(4_838_428_403_541_468_930n)
 })
+
+// Red when what the engine writes itself differs from what the library writes.
+test('is taken of the text that RFC 8785 gives the body', async () => {
+  const name = fc.oneof(
+    fc.string({ unit: 'binary' }),
+    fc.constantFrom('10', '9', '__proto__', 'toJSON', 'é', '\u{fb33}', '😀', '\ud800'),
+  )
+  const { value } = fc.letrec((tie) => ({
+    value: fc.oneof(
+      { maxDepth: 4 },
+      name,
+      fc.double(),
+      fc.constantFrom(null, true, -0, 1e21, 5e-324),
+      tie('list'),
+      tie('object'),
+    ),
+    list: fc.array(tie('value'), { maxLength: 4 }),
+    object: fc.dictionary(name, tie('value'), { maxKeys: 5 }),
+  }))
+  const check = fc.asyncProperty(value, async (payload) => {
+    const body = JSON.stringify(payload)
+    expect(await printOf(body)).toBe(printByLibrary(JSON.parse(body), body))
+  })
+  await fc.assert(check, { numRuns: 300 })
+})
+
+test.each<[string, unknown]>([
+  ['a function that is called for the JSON', { b: 1, toJSON: () => ({ b: 2, a: 1 }) }],
+  ['a date', { at: new Date(5) }],
+  ['a number that JSON has not', [Number.NaN]],
+  ['a number in an object', [Object(3)]],
+])('is taken of the text of the library for %s', (_, value) => {
+  const decoded = { value, isExact: true }
+  expect(fingerprintOf('body', { body: Buffer.from('x'), decoded, payload: value })).toBe(
+    printByLibrary(value, 'x'),
+  )
+})
+
+/** @param body - Taken for a value without a canonical text, as a lone surrogate is. */
+function printByLibrary(value: unknown, body: string): bigint {
+  let text = body
+  try {
+    text = canonicalize(value) ?? body
+  } catch {
+    // It has none.
+  }
+  const digest = createHash('sha256').update(text).digest('hex')
+  return BigInt.asIntN(64, BigInt(`0x${digest.slice(0, 14)}01`))
+}
 
 test('is a signed 64-bit integer with the version of its rule in the low 8 bits', async () => {
   const random = seededRandom(11)

@@ -103,11 +103,44 @@ const BITS = new DataView(new ArrayBuffer(8))
 /** Undefined if two different bodies could have the same text, or the value has none, as for a lone surrogate. */
 function canonicalText(decoded: Decoded): string | undefined {
   if (!decoded.isExact) return undefined
+  const value = 'compared' in decoded ? decoded.compared : decoded.value
   try {
-    return canonicalWithBigints('compared' in decoded ? decoded.compared : decoded.value)
+    return plainText(value) ?? canonicalWithBigints(value)
   } catch {
     return undefined
   }
+}
+
+/**
+ * The same text by the engine, for what most bodies hold: it takes half the time of `canonicalize`. Undefined for a value
+ * that the engine may write in another way.
+ */
+function plainText(value: unknown): string | undefined {
+  try {
+    const text: string | undefined = JSON.stringify(sortedCopy(value))
+    // It may have a lone surrogate, which has no canonical text.
+    return text?.includes('\\ud') === true ? undefined : text
+  } catch {
+    return undefined
+  }
+}
+
+const NOT_PLAIN = new Error('Only the library writes this value.')
+
+/** @throws for what is written in another order or another way than it is copied, and for what nests too deep. */
+function sortedCopy(value: unknown): unknown {
+  if (typeof value === 'number' && !Number.isFinite(value)) throw NOT_PLAIN
+  if (typeof value !== 'object' || value === null) return value
+  if ('toJSON' in value) throw NOT_PLAIN
+  if (Array.isArray(value)) return value.map(sortedCopy)
+  if (Object.getPrototypeOf(value) !== Object.prototype) throw NOT_PLAIN
+  const copy: Record<string, unknown> = {}
+  for (const name of Object.keys(value).sort()) {
+    // Integers come first among the names of an object, whatever their order was.
+    if (name < ':' || name === '__proto__') throw NOT_PLAIN
+    copy[name] = sortedCopy((value as typeof copy)[name])
+  }
+  return copy
 }
 
 /**
