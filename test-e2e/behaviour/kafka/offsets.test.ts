@@ -1,12 +1,15 @@
 // @module-tag nightly
 
+import { resetOffsets } from '@onceward/postgres/operator'
 import { skipped } from '@onceward/testing'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { isConfluentBuilt } from '../../../packages/kafka/src/fixtures/confluent-built.ts'
 import type { RunningBroker } from '../../brokers/broker.ts'
+import { CLIENT_NAMES, drawnClient } from '../../brokers/kafka/clients.ts'
 import type { Topic, TopicOptions } from '../../brokers/kafka/queue.ts'
 import { startKafka } from '../../brokers/kafka/server.ts'
 import { createDice } from '../../support/dice.ts'
-import { effectsReach, onceEach } from '../../support/effects.ts'
+import { effectsReach, onceEach, orders } from '../../support/effects.ts'
 import { Testbed } from '../../support/testbed.ts'
 import { Crew } from '../../support/workers/crew.ts'
 import type { Order } from '../../support/workers/protocol.ts'
@@ -15,6 +18,7 @@ import type { Order } from '../../support/workers/protocol.ts'
 const FROZEN_MS = 6_000
 const MEMBERS = 3
 const CLEAN = 2_000
+const BUILT = CLIENT_NAMES.filter((name) => !name.startsWith('confluent') || isConfluentBuilt())
 
 /** One in a hundred fails once, two fail for good; orders of one account are in one lane. */
 function mixed(): readonly Order[] {
@@ -34,7 +38,7 @@ describe.skipIf(skipped('kafka'))("Kafka with identity: 'offsets'", () => {
 
   const open = async (): Promise<Testbed> =>
     Testbed.open({
-      queue: await broker.createQueue({ identity: 'offsets' }),
+      queue: await broker.createQueue({ identity: 'offsets', client: drawnClient(BUILT) }),
       worker: { transaction: 'batch', concurrency: 4, attempts: 10, longestDeferMs: 1_000 },
     })
 
@@ -75,6 +79,28 @@ describe.skipIf(skipped('kafka'))("Kafka with identity: 'offsets'", () => {
     expect(new Set(letters.map(({ id }) => id)).size).toBe(all.length - good.length)
     expect(crew.deaths.filter((how) => how !== 'SIGKILL')).toEqual([])
   }, 400_000)
+
+  // Red when a member goes on with what it claimed before the reset.
+  test('a reset while a member runs: it is fenced, and every record runs once more', async () => {
+    await using testbed = await open()
+    const worker = testbed.spawn('worker')
+    await worker.start()
+    const [before, after] = [orders(400, {}, 'before'), orders(80, {}, 'after')]
+    await testbed.send(before)
+    await effectsReach(testbed, before.length)
+    const { rows } = await testbed.pool.query('select topic from onceward.kafka_offsets')
+    await resetOffsets(testbed.pool, { consumer: 'orders', topic: rows[0].topic, to: 0 })
+    // An idle member does not notice.
+    await testbed.send(after)
+    const total = async (): Promise<number> =>
+      Object.values(await testbed.effects()).reduce((sum, times) => sum + times, 0)
+    const wanted = 2 * before.length + after.length
+    await testbed.until(async () => (await total()) >= wanted, { what: 'a second effect of each' })
+    const effects = await testbed.effects()
+    expect(before.filter(({ id }) => effects[id] !== 2)).toEqual([])
+    expect(after.filter(({ id }) => effects[id] !== 1)).toEqual([])
+    await worker.stop()
+  })
 
   test('a record that was clean stores nothing', async () => {
     await using testbed = await open()

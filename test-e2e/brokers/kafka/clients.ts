@@ -25,11 +25,13 @@ const isClientName = (name: string): name is ClientName =>
   CLIENT_NAMES.some((each) => each === name)
 
 /** `ONCEWARD_KAFKA_CLIENT`, or the one that the seed of the commit draws, with the protocol that all of them have. */
-export function drawnClient(): ClientName {
+export function drawnClient(
+  among: readonly ClientName[] = ['kafkajs', 'platformatic'],
+): ClientName {
   const given = process.env['ONCEWARD_KAFKA_CLIENT']
   if (given !== undefined && isClientName(given)) return given
   const seed = Number(process.env['ONCEWARD_COMMIT_SEED'] ?? 0)
-  return seed % 2 === 0 ? 'kafkajs' : 'platformatic'
+  return among[seed % among.length] ?? 'kafkajs'
 }
 
 interface ClientOptions {

@@ -41,12 +41,19 @@ export interface TopicOptions {
   readonly sessionMs?: number | undefined
   readonly groupId?: string | undefined
   readonly identity?: 'offsets' | undefined
+  /** Default: one that the seed of the commit draws. */
+  readonly client?: ClientName | undefined
 }
 
 export async function createTopic(
   connection: KafkaConnection,
   name: string,
-  { sessionMs = 2_000, groupId = name, identity }: TopicOptions = {},
+  {
+    client: worker = drawnClient(),
+    sessionMs = 2_000,
+    groupId = name,
+    identity,
+  }: TopicOptions = {},
 ): Promise<Topic> {
   // Brokers are killed while this client runs.
   const retry = { initialRetryTime: 100, maxRetryTime: 1_000, retries: 1_000 }
@@ -66,7 +73,7 @@ export async function createTopic(
   await create(deadTopic, 1)
   await create(name, PARTITIONS)
   const of = { topic: name, groupId, deadTopic, sessionMs, identity }
-  const source = { kind: 'kafka', connection, client: drawnClient(), ...of } as const
+  const source = { kind: 'kafka', connection, client: worker, ...of } as const
   const offsets = (): ReturnType<Topic['offsets']> => offsetsOf(admin, source)
   return {
     source,
