@@ -7,7 +7,6 @@ test.each([
   ['UNKNOWN_MEMBER_ID', 'rebalance'],
   ['UNKNOWN_TOPIC_OR_PARTITION', 'topic-missing'],
   ['GROUP_AUTHORIZATION_FAILED', 'denied'],
-  ['SASL_AUTHENTICATION_FAILED', 'credentials'],
   ['INVALID_SESSION_TIMEOUT', 'configuration'],
   ['GROUP_LOAD_IN_PROGRESS', 'network'],
   ['SOMETHING_NEW', 'other'],
@@ -58,15 +57,30 @@ test.each([
 
 test('an error is classified by its cause if its wrapper says nothing', () => {
   const wrapped = Object.assign(
-    new Error('gave up', { cause: protocolError('SASL_AUTHENTICATION_FAILED') }),
+    new Error('gave up', { cause: protocolError('GROUP_AUTHORIZATION_FAILED') }),
     {
       name: 'KafkaJSNumberOfRetriesExceeded',
     },
   )
   expect(classifyError(wrapped)).toEqual({
-    kind: 'credentials',
+    kind: 'denied',
     text: 'KafkaJSNumberOfRetriesExceeded: gave up',
   })
+})
+
+// Red when the outermost error is told: @platformatic/kafka says only that the connection failed.
+test('refused credentials are told however deep they lie, with what to do', () => {
+  const refused = protocolError('SASL_AUTHENTICATION_FAILED')
+  const failed = new Error('Connection failed.', { cause: refused })
+  const lost = Object.assign(failed, { code: 'PLT_KFK_NETWORK' })
+  const tries = Object.assign(new Error('tries'), { code: 'PLT_KFK_MULTIPLE', errors: [lost] })
+  for (const error of [refused, lost, tries]) {
+    const { kind, text } = classifyError(error)
+    expect([kind, text]).toEqual([
+      'credentials',
+      expect.stringMatching(/^SASL_AUTHENTICATION_FAILED.* Check the user, the password/),
+    ])
+  }
 })
 
 // Red when the wrapper is thrown: kafkajs sees no `type` and ends the consumer for good.

@@ -106,8 +106,9 @@ const KIND_OF_NAME: ReadonlyMap<string, BrokerErrorKind> = kindsByName({
   ],
 })
 
-/** kafkajs does not say why no broker named the coordinator of the group. */
+/** What to look at if the message does not say it. kafkajs does not say why no broker named the coordinator of the group. */
 const HINT_OF: ReadonlyMap<string, string> = new Map([
+  ['NETWORK_EXCEPTION', '. Check that this process can connect to the brokers'],
   [
     'KafkaJSGroupCoordinatorNotFound',
     '. If the brokers can be reached, check that this client may Read and Describe the group',
@@ -122,10 +123,20 @@ const NO_NAMES = '[Topic authorization failed]'
 const DENIED_HINT =
   '. kafkajs does not say which ones: check the rights of this client on each of them'
 
-/** Classifies every value that kafkajs may throw. */
+/** @platformatic/kafka wraps it in an error of the connection. */
+const refusesCredentials = (error: object): boolean =>
+  namesOf(error).some((name) => KIND_OF_NAME.get(name) === 'credentials')
+const CREDENTIALS_HINT = '. Check the user, the password and the SASL mechanism of the client'
+
+/** Classifies every value that a client may throw. */
 export const classifyError: (error: unknown) => BrokerError = classifierOf((error) => {
   if (missingCodecIn(error) !== undefined) return { kind: 'codec', text: codecAdvice(error) }
   const chain = chainOf(error)
+  const refusal = chain.find(refusesCredentials)
+  if (refusal !== undefined) {
+    const text = `${namesOf(refusal)[0]}: ${messageOf(refusal)}${CREDENTIALS_HINT}`
+    return { kind: 'credentials', text }
+  }
   const names = chain.flatMap(namesOf)
   const inner = innerOf(error)
   if (inner !== error) {

@@ -6,6 +6,7 @@ import { PulledSource } from '../pulled/pulled-source.ts'
 import { Cluster } from './cluster.ts'
 import { type ConfluentConfig, checkConfig, clientConfig } from './config.ts'
 import { ConfluentConsumer } from './consumer.ts'
+import { ConfluentError, confluentError } from './errors.ts'
 import { loadRdkafka } from './rdkafka.ts'
 import { ConfluentSender } from './sender.ts'
 
@@ -52,11 +53,22 @@ const confluentClient = (config: ConfluentConfig): KafkaClientPort => ({
   check,
   ask: async (ask, { runtime }) => {
     const rdkafka = loadRdkafka()
-    const listeners = { 'event.error': () => undefined }
+    let trouble: ConfluentError | undefined
+    const listeners = {
+      'event.error': (error: unknown) => {
+        const event = confluentError(error)
+        // What follows the first one says that no broker is left. Refused credentials come after a connection.
+        if (trouble === undefined || event.type === 'SASL_AUTHENTICATION_FAILED') trouble = event
+      },
+    }
     const admin = rdkafka.AdminClient.create(clientConfig(config), listeners)
     const asking = ask(new Cluster(rdkafka, admin))
     try {
       return await withTimeout(runtime, asking, { call: 'the cluster', budgetMs: ASK_MS })
+    } catch (error) {
+      // The event says why; the call only that it timed out.
+      const isAnswer = !(error instanceof ConfluentError) || error.isAnswer
+      throw isAnswer ? error : (trouble ?? error)
     } finally {
       // Not before the answer: librdkafka is freed under a call that is under way.
       void asking.catch(() => undefined).finally(() => admin.disconnect())
