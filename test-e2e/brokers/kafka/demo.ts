@@ -1,8 +1,12 @@
 import { consumeKafka } from '@onceward/kafka'
 import { type KafkaConnection, kafka } from '@onceward/testing/servers'
 import { type ConsumerConfig, Kafka, logLevel } from 'kafkajs'
+import {
+  loadRdkafka,
+  type RdConsumer,
+} from '../../../packages/kafka/src/clients/confluent/rdkafka.ts'
 import { aborted, type DemoBroker, type DemoQueue, eventKey } from '../../demo/demo-broker.ts'
-import { slowAcks } from '../../demo/network.ts'
+import { ACK_LATENCY_MS, slowAcks } from '../../demo/network.ts'
 import { tell } from '../../demo/signals.ts'
 import { CLIENT_NAMES, type ClientName, openClient } from './clients.ts'
 
@@ -41,7 +45,8 @@ export const kafkaDemo: DemoBroker = {
   },
   guarded: async ({ address, billing, signal }) => {
     const { client, connection, topic, groupId, sessionMs } = addressOf(address)
-    slowAcks(isCommit)
+    if (client.startsWith('confluent')) slowNativeCommits()
+    else slowAcks(isCommit)
     const watched = await openClient(client, connection, {
       clientId: 'demo',
       onRecords: ({ length }) => tell({ kind: 'received', messages: length }),
@@ -84,6 +89,16 @@ function isCommit(bytes: Uint8Array): boolean {
   const request = Buffer.from(bytes)
   if (request.length < 6 || request.readInt32BE(0) !== request.length - 4) return false
   return request.readInt16BE(4) === OFFSET_COMMIT
+}
+
+/** The sockets of librdkafka are its own, so that its commits are slowed where it is asked for them. */
+function slowNativeCommits(): void {
+  const { prototype } = loadRdkafka().KafkaConsumer as unknown as { readonly prototype: RdConsumer }
+  const { commitCb } = prototype
+  prototype.commitCb = function (this: RdConsumer, positions, done) {
+    tell({ kind: 'before-ack' })
+    setTimeout(() => commitCb.call(this, positions, done), ACK_LATENCY_MS)
+  }
 }
 
 /** The client of the worker without the guard, which is written with kafkajs: an ordinary one over a slow network that reports deliveries to the parent. */

@@ -84,7 +84,7 @@ export async function createTopic(
     depth: async () =>
       (await offsets()).reduce((sum, { committed, end }) => sum + end - committed, 0),
     deadLetters: () => readAll(client, admin, deadTopic),
-    members: async () => (await admin.describeGroups([groupId])).groups[0]?.members.length ?? 0,
+    members: () => membersOf(admin, { ...source, groupId }),
     remove: () => admin.deleteTopics({ topics: [name] }),
     create: () => create(name, PARTITIONS),
     close: async () => {
@@ -134,6 +134,26 @@ async function offsetsOf(
 type DeadLetters = Awaited<ReturnType<QueueUnderTest['deadLetters']>>
 
 /** Reads all dead letters, in each call from the start. */
+/** kafkajs describes no group with the protocol of KIP-848. */
+async function membersOf(
+  admin: Admin,
+  { client, connection, groupId }: KafkaSource & { readonly groupId: string },
+): Promise<number> {
+  if (!client.endsWith('848')) {
+    return (await admin.describeGroups([groupId])).groups[0]?.members.length ?? 0
+  }
+  const { Connection, consumerGroupDescribeV0 } = await import('@platformatic/kafka')
+  const [host = '', port] = connection.brokers[0]?.split(':') ?? []
+  const broker = new Connection('test')
+  await broker.connect(host, Number(port))
+  try {
+    const { groups } = await consumerGroupDescribeV0.api.async(broker, [groupId], false)
+    return groups[0]?.members.length ?? 0
+  } finally {
+    await broker.close()
+  }
+}
+
 async function readAll(client: Kafka, admin: Admin, topic: string): Promise<DeadLetters> {
   const ends = await admin.fetchTopicOffsets(topic)
   const count = ends.reduce((sum, { high }) => sum + Number(high), 0)
