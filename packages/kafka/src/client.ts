@@ -4,7 +4,7 @@ import type { Admin, Consumer, Kafka } from 'kafkajs'
 export type KafkaClient = Pick<Kafka, 'consumer' | 'admin'>
 
 /** What `wrapKafka` calls of a consumer. */
-export type KafkaConsumer = Pick<Consumer, 'on' | 'events' | 'pause' | 'resume'>
+export type KafkaConsumer = Pick<Consumer, 'on' | 'events' | 'pause' | 'resume' | 'seek'>
 
 /** Requests to a cluster other than for records. */
 export type KafkaAdmin = Pick<

@@ -172,7 +172,7 @@ describe.skipIf(skipped('kafka'))('consumeKafka on a real Kafka', () => {
     const deferred = outcomes.find(({ settlement }) => settlement.kind === 'defer')?.settlement
     expect(deferred).toMatchObject({ reason: 'failed' })
     expect(ranAgainAt).toBeGreaterThanOrEqual(Reflect.get(deferred ?? {}, 'until'))
-    expect(committed).toEqual(new Set([-1]))
+    expect(Math.max(...committed)).toBeLessThanOrEqual(0)
     // A claim that comes a moment too early, or waits for a lock on a busy machine, is deferred, which is not a run.
     const ended = outcomes.filter(
       ({ settlement }) => settlement.kind !== 'defer' || settlement.reason === 'failed',

@@ -1,7 +1,7 @@
 import type { Settlement } from '@onceward/core'
 import { expect, test } from 'vitest'
+import { ack } from './fixtures/ack.ts'
 import { dispatching as setUp } from './fixtures/dispatching.ts'
-import { ack } from './fixtures/member.ts'
 
 const closing: Settlement = { kind: 'abandon', reason: 'closing' }
 const lost: Settlement = { kind: 'abandon', reason: 'lease-lost' }

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { RecordInHand } from './clients/record-in-hand.ts'
 import { message } from './fixtures/fetch.ts'
-import { Assignment, type InHand, type Partition, Pauses, Progress } from './offsets.ts'
+import { type InHand, Progress } from './offsets.ts'
 
 const itemsOf = (keys: readonly (string | null)[], first = 40): readonly InHand[] =>
   keys.map((key, index) => {
@@ -136,41 +136,6 @@ test('the watermark is at the first unsettled record, whatever the order in whic
     expect([progress.running, progress.unsettled]).toEqual([0, 0])
     expect(order.toSorted((a, b) => a - b)).toEqual(keys.map((_, index) => index))
   }
-})
-
-test('K9: a member owns the partitions of its last join, and no earlier ones', () => {
-  const assignment = new Assignment()
-  const zero = { topic: 'orders', partition: 0 }
-  expect(assignment.join('m-1', { orders: [0, 1] })).toBe(false)
-  expect(assignment.has(zero)).toBe(true)
-  expect([assignment.ownedOf('orders'), assignment.ownedOf('refunds')]).toEqual([[0, 1], []])
-  expect(assignment.join('m-1', { orders: [1] })).toBe(true)
-  expect(assignment.has(zero)).toBe(false)
-  expect(assignment.join('m-2', { orders: [0] })).toBe(false)
-  assignment.leave()
-  expect([assignment.has(zero), assignment.ownedOf('orders')]).toEqual([false, []])
-})
-
-test('the watchdog ends a pause without a reason, even if kafkajs throws', () => {
-  const told: string[] = []
-  const tell =
-    (verb: string) => (partitions: readonly { topic: string; partitions: number[] }[]) => {
-      for (const { topic, partitions: numbers } of partitions)
-        told.push(`${verb} ${topic}/${numbers}`)
-      if (verb === 'resume') throw new Error('Consumer group was not initialized')
-    }
-  const pauses = new Pauses({ pause: tell('pause'), resume: tell('resume') })
-  const [zero, one]: Partition[] = [
-    { topic: 'orders', partition: 0 },
-    { topic: 'orders', partition: 1 },
-  ]
-  if (zero === undefined || one === undefined) throw new Error('two partitions')
-  pauses.pause(zero)
-  pauses.pause(one)
-  expect(pauses.all).toEqual([zero, one])
-  for (const _ of ['first', 'second']) pauses.end(zero)
-  expect(told).toEqual(['pause orders/0', 'pause orders/1', 'resume orders/0'])
-  expect([pauses.has(zero), pauses.has(one)]).toEqual([false, true])
 })
 
 // Red when each look for work goes through all records: with a thousand in hand of each of fifty partitions, a dependency

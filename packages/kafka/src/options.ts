@@ -32,9 +32,8 @@ export interface KafkaOptions {
     | { readonly producer?: KafkaProducer | undefined; readonly topic: string }
     | undefined
   /**
-   * Partitions with slow handlers that kafkajs does not wait for, 1–1 000. At this number it fetches nothing until one
-   * of them has progressed. Partitions that only wait for a deferred record do not count. How many handlers run at once
-   * is the guard's `concurrency`, over all partitions.
+   * Partitions whose records kafkajs hands over at once, 1–1 000. Slow handlers hold none of them: how many run at once is
+   * the guard's `concurrency`, over all partitions.
    *
    * @defaultValue 32
    */

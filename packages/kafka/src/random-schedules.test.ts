@@ -2,8 +2,9 @@ import type { Settlement } from '@onceward/core'
 import { randomOf } from '@onceward/testing/adapter'
 import type { EachBatchPayload } from 'kafkajs'
 import { expect, test } from 'vitest'
+import { ack } from './fixtures/ack.ts'
 import { message, protocolError } from './fixtures/fetch.ts'
-import { ack, setUp } from './fixtures/member.ts'
+import { setUp } from './fixtures/member.ts'
 
 const PARTITIONS = [0, 1, 2]
 const RECORDS = 40
@@ -16,11 +17,14 @@ class Kafkajs {
   readonly #kit: ReturnType<typeof setUp>
   readonly #random: () => number
   readonly #done: readonly Set<number>[]
-  #paused = new Set<number>()
+  readonly #paused = new Set<number>()
+  /** How many of the pauses, resumes and seeks were carried out. */
+  #carriedOut = 0
   #owned: readonly number[] = []
   #generation = 0
   #open = 0
-  #eachBatch: (payload: EachBatchPayload) => Promise<void> = async () => undefined
+  /** The number of the consumer. */
+  #life = 0
   isRebalancing = false
   fault: 'none' | 'network' | 'silence' = 'none'
 
@@ -32,15 +36,23 @@ class Kafkajs {
 
   /** A new consumer, whose member id and positions are new. */
   start(): void {
-    this.#paused = new Set()
+    if (this.#life > 0) this.#kit.emit('CRASH', { error: new Error('gone'), restart: true })
+    this.#life += 1
+    this.#carriedOut = this.#kit.told.length
+    this.#paused.clear()
     this.#open = 0
-    const paused = this.#paused
-    this.#eachBatch = this.#kit.partitionBatches.attach({
-      pause: ([each]) => void paused.add(each?.partitions[0] ?? 0),
-      resume: ([each]) => void paused.delete(each?.partitions[0] ?? 0),
-    })
     this.fault = 'none'
     this.join(true, PARTITIONS)
+  }
+
+  #carryOut(): void {
+    for (const told of this.#kit.told.slice(this.#carriedOut)) {
+      const [verb, partition, offset] = told.split(' ')
+      if (verb === 'pause') this.#paused.add(Number(partition))
+      if (verb === 'resume') this.#paused.delete(Number(partition))
+      if (verb === 'seek') this.#positions[Number(partition)] = Number(offset)
+    }
+    this.#carriedOut = this.#kit.told.length
   }
 
   join(isNew: boolean, owned: readonly number[]): void {
@@ -60,7 +72,9 @@ class Kafkajs {
       this.join(this.#random() < 0.5, this.#part())
       return
     }
-    this.#kit.partitionBatches.answered()
+    this.#carryOut()
+    this.#kit.emit('FETCH')
+    this.#kit.emit('HEARTBEAT', { groupGenerationId: 1 })
     for (const partition of this.#owned) {
       const from = this.#positions[partition] ?? 0
       if (this.#paused.has(partition) || from >= RECORDS) continue
@@ -70,34 +84,37 @@ class Kafkajs {
   }
 
   async #call(partition: number, from: number, count: number): Promise<void> {
-    const [eachBatch, generation] = [this.#eachBatch, this.#generation]
+    const [life, generation] = [this.#life, this.#generation]
     this.#positions[partition] = from + count
     this.#open += 1
     try {
-      await eachBatch(this.#payload(partition, from, count))
+      await this.#kit.wrapped.eachBatch?.(this.#payload(partition, from, count))
     } catch (error) {
       expect(error).toMatchObject({ type: expect.stringMatching(/REBALANCE|GENERATION/) })
-      if (eachBatch === this.#eachBatch) this.join(false, this.#part())
+      if (life === this.#life) this.join(false, this.#part())
     }
-    if (eachBatch === this.#eachBatch && generation <= this.#generation) this.#open -= 1
+    if (life === this.#life && generation <= this.#generation) this.#open -= 1
   }
 
   #payload(partition: number, from: number, count: number): EachBatchPayload {
-    const eachBatch = this.#eachBatch
+    const life = this.#life
     const messages = Array.from({ length: count }, (_, n) =>
       message(from + n, `k-${partition}-${(from + n) % 3}`),
     )
     const asked = async (): Promise<void> => {
-      if (this.fault === 'silence' || eachBatch !== this.#eachBatch) {
+      if (this.fault === 'silence' || life !== this.#life) {
         return new Promise<void>(() => undefined)
       }
       if (this.fault === 'network') throw new Error('connect ECONNREFUSED')
       if (this.isRebalancing) throw protocolError('REBALANCE_IN_PROGRESS')
     }
     const payload: object = {
-      batch: { topic: 'orders', partition, messages, lastOffset: () => String(from + count - 1) },
+      batch: {
+        ...{ topic: 'orders', partition, messages, fetchedOffset: String(from) },
+        lastOffset: () => String(from + count - 1),
+      },
       resolveOffset: (offset: string) => {
-        if (eachBatch === this.#eachBatch) this.#positions[partition] = Number(offset) + 1
+        if (life === this.#life) this.#positions[partition] = Number(offset) + 1
       },
       heartbeat: asked,
       commitOffsetsIfNecessary: async ({ topics }: { topics: readonly Committed[] }) => {
@@ -159,7 +176,7 @@ async function runSchedule(seed: number): Promise<readonly number[]> {
     const draw = random()
     if (draw < 0.04) {
       kafkajs.isRebalancing = true
-      kit.partitionBatches.rebalancing()
+      kit.emit('REBALANCING')
     } else if (draw < 0.13 && draw >= 0.1) kafkajs.start()
     // A connection that is silent once stays so: its requests are never answered.
     else if (draw < 0.1 && kafkajs.fault !== 'silence')

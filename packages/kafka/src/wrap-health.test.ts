@@ -82,7 +82,7 @@ test('a join that does not come is told in health and in the log, once, until it
   await beat(89)
   expect([kit.consumption.health().state, kit.logged]).toEqual(['running', []])
   await beat(60)
-  const reason = expect.stringMatching(/A rejoin got no answer within 90000 ms/)
+  const reason = expect.stringMatching(/A heartbeat of its group got no answer within 90000 ms/)
   expect(kit.consumption.health()).toMatchObject({ state: 'recovering', reason })
   expect(kit.logged).toMatchObject([{ level: 'warn', fields: { reason } }])
   kit.join()
@@ -94,7 +94,7 @@ test('a broker that does not answer is told in health until it does', async () =
   kit.join()
   for (const _ of ['first', 'second']) {
     await kit.clock.advance(90_000)
-    const reason = expect.stringMatching(/Fetches and heartbeats got no answer/)
+    const reason = expect.stringMatching(/A heartbeat of its group got no answer/)
     expect(kit.consumption.health()).toMatchObject({ state: 'recovering', reason })
     // The broker may have forgotten the member.
     kit.emit('FETCH')

@@ -103,7 +103,7 @@ test('heartbeats of another generation than that of the join are no sign of life
   await beat(1, 200)
   expect(kit.consumption.health().state).toBe('running')
   await beat(2, 91)
-  const reason = expect.stringMatching(/A rejoin got no answer/)
+  const reason = expect.stringMatching(/A heartbeat of its group got no answer/)
   expect(kit.consumption.health()).toMatchObject({ state: 'recovering', reason })
   kit.join()
   await beat(2, 200)

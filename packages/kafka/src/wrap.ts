@@ -1,5 +1,6 @@
 import { ConfigurationError, type WrappedConsumption } from '@onceward/core'
 import {
+  CallTimeoutError,
   type ClientRule,
   type Guard,
   type GuardPort,
@@ -12,9 +13,9 @@ import {
 } from '@onceward/core/adapter'
 import type { ConsumerCrashEvent, ConsumerRunConfig } from 'kafkajs'
 import type { KafkaConsumer } from './client.ts'
-import { PartitionBatches } from './clients/kafkajs/partition-batches.ts'
-import { type Times, Watchdog } from './clients/kafkajs/watchdog.ts'
+import { Feed } from './clients/kafkajs/feed.ts'
 import { isConfluent } from './clients/producers.ts'
+import { PulledBatches } from './clients/pulled/pulled-batches.ts'
 import { TopicPublishers } from './dead-letter.ts'
 import { Dispatcher } from './dispatch.ts'
 import { classifyError, codecAdvice, missingCodecIn } from './errors.ts'
@@ -50,8 +51,8 @@ const UNWRAPPABLE =
  * (`maxWaitTimeInMs` must be a third of `sessionTimeout` or less). The identity that `position()` makes does not
  * contain the cluster. `consumeKafka` does all that. A `consumer.seek` of your own skips records.
  * To shut down: `await wrapped.consumption.drain()` while the consumer still runs, `await consumer.disconnect()`,
- * `await guard.close()`. A `consumer.stop()` before the drain waits for the handlers without a bound, and what outlives
- * it ends without its offset: those records come again as duplicates.
+ * `await guard.close()`. A `consumer.stop()` before the drain does not wait for the handlers, and
+ * commits no offset of theirs: those records come again as duplicates.
  *
  * @throws {@link ConfigurationError} for options that cannot work.
  *
@@ -89,26 +90,51 @@ interface Parts {
 }
 
 function createLoop({ port, settings, consumer, signals }: Parts): WrappedLoop<ConsumerRunConfig> {
-  const batches = new PartitionBatches({ port, settings, onRunnable: () => dispatcher.pump() })
-  const life = new ConsumerLife(port, batches, signals)
+  const batches = new PulledBatches({ port, settings, onRunnable: () => dispatcher.pump() })
   const dispatcher: Dispatcher = new Dispatcher({
     ...{ port, settings, batches, signals },
     onKnown: signals.progressed,
   })
   const publishers = new TopicPublishers(port, settings, batches)
+  const feed: Feed = new Feed({
+    ...{ consumer, runtime: port.runtime, sessionMs: SESSION_MS },
+    events: {
+      onAssigned: async () => {
+        // Where a partition is read is known when its first records come.
+        batches.assigned([])
+      },
+      onLost: (partitions) => batches.lost(partitions),
+      onHeld: (isHeld) => batches.held(isHeld),
+      onAnswered: () => {
+        batches.answered()
+        life.answered()
+      },
+      onFetched: (fetched, from) => {
+        // Nothing more is taken: kafkajs need not go on.
+        if (signals.stop.aborted) feed.pause([fetched])
+        else if (!batches.owns(fetched)) {
+          const { topic, partition } = fetched
+          // The group may have a higher offset, if kafkajs has set its position back.
+          batches.assigned([{ topic, partition, offset: from, isCommitted: false }])
+        }
+        batches.give([fetched])
+      },
+    },
+  })
+  const life = new ConsumerLife(port, feed, signals)
   const close = (): void => {
     life.close()
     dispatcher.close()
     publishers.close()
+    batches.left()
   }
-  const eachBatch = batches.attach(consumer)
-  const { GROUP_JOIN, REBALANCING, CRASH, STOP } = consumer.events
+  batches.attach(feed)
+  const { CRASH, GROUP_JOIN, STOP } = consumer.events
+  // Requests of the one before may never be answered.
+  consumer.on(CRASH, ({ payload }) => (payload.restart ? batches.attach(feed) : batches.left()))
   consumer.on(GROUP_JOIN, ({ payload }) => {
     if (!signals.stop.aborted) publishers.register(Object.keys(payload.memberAssignment))
-    batches.joined(payload)
   })
-  consumer.on(REBALANCING, () => batches.rebalancing())
-  consumer.on(CRASH, () => batches.left())
   consumer.on(STOP, close)
   life.follow(consumer, () => signals.stop.aborted)
   warnOfForeignCommits({ port, consumer, batches })
@@ -118,7 +144,7 @@ function createLoop({ port, settings, consumer, signals }: Parts): WrappedLoop<C
       autoCommit: false,
       eachBatchAutoResolve: false,
       partitionsConsumedConcurrently: settings.partitionsConsumedConcurrently,
-      eachBatch,
+      eachBatch: feed.eachBatch,
     },
     dispatcher,
     settling: batches,
@@ -134,7 +160,7 @@ function warnOfForeignCommits({
   batches,
   consumer,
   port,
-}: Pick<Parts, 'port' | 'consumer'> & { readonly batches: PartitionBatches }): void {
+}: Pick<Parts, 'port' | 'consumer'> & { readonly batches: PulledBatches }): void {
   let isTold = false
   const committed = (topic: string, partition: number, offset: string): void => {
     const batch = batches.open.find((each) => each.topic === topic && each.partition === partition)
@@ -161,7 +187,11 @@ const STOPPED: WrapOutage = {
 }
 
 /** The defaults of kafkajs, because a wrap does not know the times of its consumer. */
-const TIMES: Times = { sessionTimeout: 30_000 }
+const SESSION_MS = 30_000
+/** A join waits for every other member for `rebalanceTimeout`, so a healthy consumer may be silent for that long. */
+const SILENT_MS = 60_000 + SESSION_MS
+/** Between two looks at how long the consumer was silent. */
+const LOOK_MS = 1_000
 const SILENCE_FIX =
   'if it stays so, restart the process: no record of its partitions is read until the consumer has joined its group again'
 
@@ -169,21 +199,20 @@ const SILENCE_FIX =
 class ConsumerLife {
   outage: WrapOutage | undefined = JOINING
   readonly #port: GuardPort
-  readonly #batches: PartitionBatches
-  readonly #watchdog: Watchdog
+  readonly #feed: Feed
   readonly #progressed: () => void
   #isSilent = false
+  #endLooks: () => void = () => undefined
 
-  constructor(port: GuardPort, batches: PartitionBatches, { progressed }: WrapSignals) {
+  constructor(port: GuardPort, feed: Feed, { progressed }: WrapSignals) {
     this.#progressed = progressed
     this.#port = port
-    this.#batches = batches
-    this.#watchdog = new Watchdog(port.runtime, TIMES)
+    this.#feed = feed
   }
 
   /** @param isOver - A join does not bring its health back: nothing is processed any more. */
   follow(consumer: KafkaConsumer, isOver: () => boolean): void {
-    const { CRASH, DISCONNECT, FETCH, GROUP_JOIN, HEARTBEAT, STOP } = consumer.events
+    const { CRASH, DISCONNECT, GROUP_JOIN, STOP } = consumer.events
     const stopped = (): void => {
       // Why the consumer ended matters more than that it did.
       if (this.outage?.state !== 'stopped') this.outage = STOPPED
@@ -192,8 +221,6 @@ class ConsumerLife {
       this.#progressed()
       if (!isOver()) this.#begin()
     })
-    consumer.on(FETCH, () => this.#answered())
-    consumer.on(HEARTBEAT, ({ payload }) => this.#answered(payload.groupGenerationId))
     consumer.on(CRASH, ({ payload }) => this.#crashed(payload))
     consumer.on(STOP, stopped)
     consumer.on(DISCONNECT, stopped)
@@ -202,27 +229,37 @@ class ConsumerLife {
   /** Ends the timer that would outlive the consumer. */
   close(): void {
     this.#isSilent = false
-    this.#watchdog.end()
+    this.#endLooks()
+  }
+
+  /** The broker answered this member of its group. */
+  answered(): void {
+    this.#progressed()
+    // Before the join there are no answers.
+    if (this.#isSilent) this.#begin()
   }
 
   #begin(): void {
     this.outage = undefined
     this.#isSilent = false
-    this.#watchdog.begin((silence) => {
-      const reason = classifyError(silence).text
-      this.outage = { state: 'recovering', reason }
-      this.#isSilent = true
-      this.#port.logger.warn({ reason, fix: SILENCE_FIX }, 'the consumer may not restart')
-    })
+    this.#endLooks()
+    this.#look()
   }
 
-  /** The broker answered a fetch or a heartbeat. */
-  #answered(generation?: number): void {
-    this.#progressed()
-    this.#batches.answered()
-    this.#watchdog.heard({ generation, isHeld: this.#batches.isHeld })
-    // Before the join there are no answers.
-    if (this.#isSilent && this.#watchdog.silentMs === 0) this.#begin()
+  #look(): void {
+    const { runtime } = this.#port
+    const look = (): void => {
+      if (this.#feed.silentMs < SILENT_MS) this.#look()
+      else this.#fellSilent()
+    }
+    this.#endLooks = runtime.setTimer(look, LOOK_MS, { keepAlive: false })
+  }
+
+  #fellSilent(): void {
+    const reason = classifyError(new CallTimeoutError('A heartbeat of its group', SILENT_MS)).text
+    this.outage = { state: 'recovering', reason }
+    this.#isSilent = true
+    this.#port.logger.warn({ reason, fix: SILENCE_FIX }, 'the consumer may not restart')
   }
 
   #crashed({ error, restart }: Pick<ConsumerCrashEvent['payload'], 'error' | 'restart'>): void {

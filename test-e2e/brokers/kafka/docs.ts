@@ -55,8 +55,8 @@ const OWN: Docs<OwnOption<ConsumeKafkaOptions> | ConsumerSetting> = {
     unit: 'partitions',
     default: DEFAULTS.partitionsConsumedConcurrently,
     meaning:
-      "Partitions with slow handlers that kafkajs does not wait for; those that only wait for a deferred record do not count. The guard's `concurrency` limits the handlers over all partitions.",
-    reason: 'One slow partition must not stop the others, and records in hand need memory.',
+      "Partitions whose records kafkajs hands over at once. Slow handlers hold none of them: the guard's `concurrency` limits the handlers over all partitions.",
+    reason: 'With 1, the default of kafkajs, the partitions of a fetch come one after the other.',
   },
   consumer: {
     type: 'Partial<ConsumerConfig>',

@@ -1,8 +1,9 @@
 import fc from 'fast-check'
 import type { IHeaders } from 'kafkajs'
 import { expect, test } from 'vitest'
+import { ack } from '../fixtures/ack.ts'
 import { fetchOf, message } from '../fixtures/fetch.ts'
-import { ack, trusted } from '../fixtures/member.ts'
+import { trusted } from '../fixtures/member.ts'
 import { RecordInHand } from './record-in-hand.ts'
 
 type Sent = readonly (readonly [name: string, value: Buffer | null])[]

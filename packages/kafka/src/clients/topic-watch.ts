@@ -11,7 +11,7 @@ export interface TopicWatchOptions {
   readonly runtime: Runtime
   readonly logger: Logger
   readonly subscriptions: readonly (string | RegExp)[]
-  /** Whether the broker answers the consumer. A broker that is down gets no requests, see {@link Commits}. */
+  /** Whether the broker answers the consumer. A broker that is down gets no requests, see {@link PulledCommits}. */
   readonly isAnswered: () => boolean
   /** The topic was deleted and created again: its offsets mean other records now. */
   readonly onAnew: (topic: string) => Promise<void>

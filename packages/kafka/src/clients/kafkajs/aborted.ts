@@ -1,9 +1,9 @@
 import type { Cluster } from 'kafkajs'
+import { abortedAt } from '../aborted.ts'
 
 /** A record as kafkajs decodes it, before it filters. */
 interface DecodedRecord {
   readonly offset: string
-  readonly key: Buffer | null
   isControlRecord: boolean
   /** Of records since Kafka 0.11. */
   readonly batchContext?: { readonly producerId: string; readonly inTransaction: boolean }
@@ -13,12 +13,7 @@ interface DecodedRecord {
 interface PartitionData {
   readonly messages: readonly DecodedRecord[]
   /** Null or empty if there are none. */
-  abortedTransactions?: readonly AbortedTransaction[] | null
-}
-
-interface AbortedTransaction {
-  readonly producerId: string
-  readonly firstOffset: string
+  abortedTransactions?: Parameters<typeof abortedAt>[0] | null
 }
 
 interface FetchResponse {
@@ -36,12 +31,10 @@ interface Internals {
 /**
  * Hides the records of aborted transactions that kafkajs lets through when transactions overlap in a partition.
  *
- * Kafka lists aborted transactions in the order in which they ended. kafkajs takes the list for sorted by first offset,
- * and begins at most one of them with each record. So records of a transaction that another one overlaps are delivered
- * although it was aborted. Here the records are marked when they arrive, and kafkajs gets no list.
+ * kafkajs takes the list of aborted transactions for sorted by first offset, and begins at most one of them with each
+ * record. Here the records are marked when they arrive, and kafkajs gets no list.
  *
  * @param onFailed - Gets the errors of fetches. kafkajs handles them too.
- * @see https://github.com/apache/kafka/blob/trunk/clients/src/main/java/org/apache/kafka/clients/consumer/internals/CompletedFetch.java
  */
 export function hideAborted(
   cluster: Cluster | undefined,
@@ -69,9 +62,7 @@ export function hideAborted(
 }
 
 function withoutAborted(response: FetchResponse): FetchResponse {
-  for (const { partitions } of response.responses) {
-    for (const partition of partitions) markAborted(partition)
-  }
+  for (const { partitions } of response.responses) partitions.forEach(markAborted)
   return response
 }
 
@@ -79,22 +70,11 @@ function withoutAborted(response: FetchResponse): FetchResponse {
 function markAborted(partition: PartitionData): void {
   const { abortedTransactions, messages } = partition
   if (!abortedTransactions?.length) return
-  const open = abortedTransactions.toSorted((a, b) =>
-    Number(BigInt(a.firstOffset) - BigInt(b.firstOffset)),
-  )
-  const aborted = new Set<string>()
-  let begun = 0
+  const producersAt = abortedAt(abortedTransactions)
   for (const record of messages) {
     const { batchContext, isControlRecord, offset } = record
     if (batchContext === undefined) continue
-    for (
-      let next = open[begun];
-      next && BigInt(next.firstOffset) <= BigInt(offset);
-      next = open[begun]
-    ) {
-      aborted.add(next.producerId)
-      begun += 1
-    }
+    const aborted = producersAt(BigInt(offset))
     const { inTransaction, producerId } = batchContext
     if (!inTransaction || !aborted.has(producerId)) continue
     if (isControlRecord) aborted.delete(producerId)

@@ -1,4 +1,3 @@
-import { ODD_ERRORS } from '@onceward/testing/adapter'
 import {
   type Assigner,
   AssignerProtocol,
@@ -10,7 +9,7 @@ import {
 import { describe, expect, test } from 'vitest'
 import { protocolError } from '../../fixtures/fetch.ts'
 import { strangersTo } from '../shared-group.ts'
-import { consumerOf, Membership, withCluster } from './group.ts'
+import { consumerOf, withCluster } from './group.ts'
 
 const { MemberAssignment, MemberMetadata } = AssignerProtocol
 const ignore = (): void => undefined
@@ -192,73 +191,4 @@ test.each<[string, readonly (Buffer | string | null)[], readonly string[]]>([
     memberMetadata: Buffer.isBuffer(each) ? each : metadataOf(each),
   }))
   expect(strangersTo('billing', members.map(consumerOf))).toEqual(expected)
-})
-
-/** A membership, and the members that the coordinator was asked to let go. */
-function leaving(...errors: readonly unknown[]) {
-  const left: unknown[] = []
-  const membership = new Membership('group')
-  const answers = [...errors]
-  const cluster: object = {
-    findGroupCoordinator: async ({ groupId }: { groupId: string }) => ({
-      leaveGroup: async (member: object) => {
-        left.push({ coordinatorOf: groupId, ...member })
-        if (answers.length > 0) throw answers.shift()
-      },
-    }),
-  }
-  const join = (memberId: string, memberAssignment: Record<string, number[]> = {}): void =>
-    membership.joined({ memberId, memberAssignment } as Parameters<Membership['joined']>[0])
-  return { cluster: cluster as Cluster, membership, left, join }
-}
-
-describe('the consumers of a process in their group', () => {
-  const member = (memberId: string) => ({ coordinatorOf: 'group', groupId: 'group', memberId })
-
-  test('have had partitions once one of them was assigned any', () => {
-    const { membership, join } = leaving()
-    expect(membership.hasOwned).toBe(false)
-    join('m-1')
-    expect(membership.hasOwned).toBe(false)
-    join('m-1', { orders: [0] })
-    join('m-2')
-    expect(membership.hasOwned).toBe(true)
-  })
-
-  // Red when the broker waits for the session of the dead member: nobody gets its partitions meanwhile.
-  test('leave with the member id of the last one, once', async () => {
-    const { cluster, membership, left, join } = leaving()
-    await membership.leaveBefore(cluster)
-    expect(left).toEqual([])
-    join('m-1')
-    join('m-2')
-    await membership.leaveBefore(undefined)
-    await membership.leaveBefore(cluster)
-    await membership.leaveBefore(cluster)
-    expect(left).toEqual([member('m-2')])
-  })
-
-  const expelled = protocolError('UNKNOWN_MEMBER_ID')
-  test.each([expelled, new Error('Failed', { cause: expelled })])(
-    'do not leave again if the broker had expelled the member: %s',
-    async (error) => {
-      const { cluster, membership, left, join } = leaving(error)
-      join('m-1')
-      await membership.leaveBefore(cluster)
-      await membership.leaveBefore(cluster)
-      expect(left).toEqual([member('m-1')])
-    },
-  )
-
-  // Red before for what is no object: the TypeError kept the next consumer from joining.
-  test.each([
-    ['a coordinator that moved', protocolError('NOT_COORDINATOR_FOR_GROUP')] as const,
-    ...ODD_ERRORS,
-  ])('leave when the next consumer starts, if it failed: %s', async (_what, error) => {
-    const { cluster, membership, left, join } = leaving(error)
-    join('m-1')
-    await membership.leaveBefore(cluster)
-    await membership.leaveBefore(cluster)
-    expect(left).toEqual([member('m-1'), member('m-1')])
-  })
 })

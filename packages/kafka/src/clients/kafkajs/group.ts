@@ -3,15 +3,12 @@ import {
   AssignerProtocol,
   type Cluster,
   type ConsumerConfig,
-  type ConsumerGroupJoinEvent,
   type GroupState,
   type MemberDescription,
   PartitionAssigners,
 } from 'kafkajs'
-import { isUnknownMember } from '../../errors.ts'
 import { signatureOf, signedBy, strangersTo } from '../shared-group.ts'
 import { assignSubscribed, type OnDenied } from './assign.ts'
-import type { GroupMembership } from './start-offsets.ts'
 
 /** What a member finds out when it assigns the partitions of its group. */
 interface AsLeader {
@@ -77,60 +74,5 @@ export function consumerOf({
   } catch {
     // Not readable by kafkajs: a member of another client, or a group in a rebalance.
     return undefined
-  }
-}
-
-/** A method of kafkajs' broker that its types leave out. */
-interface Leaving {
-  leaveGroup(request: { readonly groupId: string; readonly memberId: string }): Promise<unknown>
-}
-
-/** The consumers of one process in their group, one after the other. */
-export class Membership {
-  /** One of them has had partitions. */
-  hasOwned = false
-  readonly #groupId: string
-  /** The member id of the last one that joined. */
-  #memberId: string | undefined
-  #current: GroupMembership | undefined
-
-  constructor(groupId: string) {
-    this.#groupId = groupId
-  }
-
-  /** As the last heartbeat says; undefined from a join, or the end of a consumer, to the next heartbeat. */
-  get current(): GroupMembership | undefined {
-    return this.#current
-  }
-
-  heard({ groupGenerationId, memberId }: GroupMembership): void {
-    this.#current = { groupGenerationId, memberId }
-  }
-
-  ended(): void {
-    this.#current = undefined
-  }
-
-  joined({ memberAssignment, memberId }: ConsumerGroupJoinEvent['payload']): void {
-    this.#current = undefined
-    this.#memberId = memberId
-    this.hasOwned ||= Object.keys(memberAssignment).length > 0
-  }
-
-  /**
-   * Removes the member of the consumer before from the group. The broker waits a whole session for a crashed member, and
-   * meanwhile no other member gets its partitions. This one is certainly dead. Never rejects, because the session
-   * expires anyway.
-   */
-  async leaveBefore(cluster: Cluster | undefined): Promise<void> {
-    const [groupId, memberId] = [this.#groupId, this.#memberId]
-    if (cluster === undefined || memberId === undefined) return
-    try {
-      const coordinator: unknown = await cluster.findGroupCoordinator({ groupId })
-      await (coordinator as Leaving).leaveGroup({ groupId, memberId })
-    } catch (error) {
-      if (!isUnknownMember(error)) return
-    }
-    this.#memberId = undefined
   }
 }

@@ -1,8 +1,9 @@
 import type { KafkaAdmin, KafkaClient } from '../../client.ts'
 import type { ClusterView, KafkaClientPort } from '../port.ts'
+import { PulledSource } from '../pulled/pulled-source.ts'
 import { askCluster, lookOnlyAt, topicNames, unseenAmong } from './ask-cluster.ts'
+import { type Before, KafkajsConsumer } from './consumer.ts'
 import { consumerOf } from './group.ts'
-import { KafkajsSource } from './source.ts'
 
 /** `ConfigResourceTypes.TOPIC`, as a number because it is all that is needed of kafkajs here. */
 const TOPIC = 2
@@ -13,7 +14,13 @@ export const kafkajsClient = (kafka: KafkaClient): KafkaClientPort => ({
   check: () => undefined,
   ask: (ask, { groupId, runtime }) =>
     askCluster(kafka, runtime, (admin) => ask(viewOf(kafka, groupId, admin))),
-  createSource: (options) => new KafkajsSource({ ...options, kafka }),
+  createSource: (options) => {
+    const before: Before = {}
+    return new PulledSource({
+      ...options,
+      create: (source, events) => new KafkajsConsumer(kafka, source, events, before),
+    })
+  },
 })
 
 const viewOf = (kafka: KafkaClient, groupId: string, admin: KafkaAdmin): ClusterView => ({

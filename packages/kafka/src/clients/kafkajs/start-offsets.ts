@@ -7,7 +7,7 @@ interface Offsets {
 }
 
 /** Methods of kafkajs' broker and cluster that its types leave out. */
-interface Coordinator {
+export interface Coordinator {
   offsetFetch(request: {
     readonly groupId: string
     readonly topics: readonly {
@@ -21,28 +21,10 @@ interface Coordinator {
     readonly memberId: string
     readonly topics: readonly Offsets[]
   }): Promise<unknown>
+  leaveGroup(request: { readonly groupId: string; readonly memberId: string }): Promise<unknown>
 }
 interface Metadata {
   findTopicPartitionMetadata(topic: string): readonly { readonly partitionId: number }[]
-}
-
-/** A member of a group, as the broker checks it. */
-export interface GroupMembership {
-  readonly memberId: string
-  readonly groupGenerationId: number
-}
-
-/**
- * Commits offsets as this member of this generation, once. kafkajs repeats a commit that failed in the name of a later
- * generation: another member may own the partition then, and its offset would be set back.
- */
-export async function commitAs(
-  cluster: Cluster,
-  { groupId, ...member }: GroupMembership & { readonly groupId: string },
-  topics: readonly Offsets[],
-): Promise<void> {
-  const coordinator: unknown = await cluster.findGroupCoordinator({ groupId })
-  await (coordinator as Coordinator).offsetCommit({ groupId, ...member, topics })
 }
 
 /** What Kafka answers for a partition without an offset. */

@@ -1,3 +1,4 @@
+import { createRequire } from 'node:module'
 import type { Cluster } from 'kafkajs'
 import type { TopicIds, TopicLook } from '../port.ts'
 
@@ -73,112 +74,77 @@ export const lookOf =
     return { clusterId: undefined, ids, missing: new Set(), denied: new Set() }
   }
 
-const NO_TAGS = Buffer.from([0])
+/** What is used of kafkajs' own encoder and decoder, which it does not export. */
+interface Encoder {
+  readonly buffer: Buffer
+  writeInt8(value: number): Encoder
+  writeUVarInt(value: number): Encoder
+  writeBuffer(value: Buffer): Encoder
+  writeUVarIntString(value: string): Encoder
+}
+interface Decoder {
+  readInt16(): number
+  readUVarInt(): number
+  readUVarIntString(): string | null
+  readUVarIntArray(read: () => void): unknown
+  readBytes(length: number): Buffer
+  forward(bytes: number): void
+}
 
-/** No list means all topics. */
-const NULL = Buffer.from([0])
+const ofKafkajs = createRequire(import.meta.url)
+const protocol = 'kafkajs/src/protocol'
 
 function encode(topics: readonly string[] | 'all'): Buffer {
-  const asked = topics === 'all' ? [NULL] : [varint(topics.length + 1), ...named(topics)]
-  // The header's tags come first, because kafkajs ends the header before them. The flags: create no topics, list no
-  // operations.
-  return Buffer.concat([NO_TAGS, ...asked, Buffer.from([0, 0]), NO_TAGS])
-}
-
-function named(topics: readonly string[]): readonly Buffer[] {
-  const noId = Buffer.alloc(16)
-  return topics.flatMap((topic) => {
-    const name = Buffer.from(topic)
-    return [noId, varint(name.length + 1), name, NO_TAGS]
-  })
-}
-
-function varint(value: number): Buffer {
-  const bytes: number[] = []
-  let rest = value
-  for (; rest > 0x7f; rest >>>= 7) bytes.push((rest & 0x7f) | 0x80)
-  return Buffer.from([...bytes, rest])
+  const Made = ofKafkajs(`${protocol}/encoder`) as new () => Encoder
+  // The header's tags come first, because kafkajs ends the header before them. No list means all topics.
+  const encoder = new Made().writeInt8(0).writeUVarInt(topics === 'all' ? 0 : topics.length + 1)
+  for (const topic of topics === 'all' ? [] : topics) {
+    encoder.writeBuffer(Buffer.alloc(16)).writeUVarIntString(topic).writeInt8(0)
+  }
+  // Create no topics, list no operations, no tags.
+  return encoder.writeInt8(0).writeInt8(0).writeInt8(0).buffer
 }
 
 function decode(payload: Buffer): TopicIds {
-  const reader = new Reader(payload)
-  reader.tags()
-  reader.skip(4)
-  reader.each(() => {
-    reader.skip(4)
-    reader.text()
-    reader.skip(4)
-    reader.text()
-    reader.tags()
+  const Made = ofKafkajs(`${protocol}/decoder`) as new (payload: Buffer) => Decoder
+  const decoder = new Made(payload)
+  // That of kafkajs takes a field of tags for shorter than it is.
+  const tags = (): void => {
+    for (let left = decoder.readUVarInt(); left > 0; left -= 1) {
+      decoder.readUVarInt()
+      decoder.forward(decoder.readUVarInt())
+    }
+  }
+  tags()
+  decoder.forward(4)
+  decoder.readUVarIntArray(() => {
+    decoder.forward(4)
+    decoder.readUVarIntString()
+    decoder.forward(4)
+    decoder.readUVarIntString()
+    tags()
   })
-  const clusterId = reader.text()
-  reader.skip(4)
+  const clusterId = decoder.readUVarIntString() ?? undefined
+  decoder.forward(4)
   const ids = new Map<string, string>()
   const missing = new Set<string>()
   const denied = new Set<string>()
-  reader.each(() => {
-    const errorCode = reader.bytes(2).readInt16BE()
-    const name = reader.text()
-    const id = reader.bytes(16).toString('hex')
-    reader.skip(1)
-    reader.each(() => partition(reader))
-    reader.skip(4)
-    reader.tags()
-    if (errorCode === 0 && name !== undefined) ids.set(name, id)
-    if (errorCode === UNKNOWN_TOPIC && name !== undefined) missing.add(name)
-    if (errorCode === DENIED && name !== undefined) denied.add(name)
+  decoder.readUVarIntArray(() => {
+    const errorCode = decoder.readInt16()
+    const name = decoder.readUVarIntString()
+    const id = decoder.readBytes(16).toString('hex')
+    decoder.forward(1)
+    decoder.readUVarIntArray(() => {
+      decoder.forward(2 + 4 + 4 + 4)
+      for (let list = 0; list < 3; list += 1) decoder.readUVarIntArray(() => decoder.forward(4))
+      tags()
+    })
+    decoder.forward(4)
+    tags()
+    if (name === null) return
+    if (errorCode === 0) ids.set(name, id)
+    if (errorCode === UNKNOWN_TOPIC) missing.add(name)
+    if (errorCode === DENIED) denied.add(name)
   })
   return { clusterId, ids, missing, denied }
-}
-
-function partition(reader: Reader): void {
-  reader.skip(2 + 4 + 4 + 4)
-  for (let list = 0; list < 3; list += 1) reader.each(() => reader.skip(4))
-  reader.tags()
-}
-
-/** Reads the compact types of the protocol: a length is sent as one more than it is, and zero means null. */
-class Reader {
-  readonly #payload: Buffer
-  #at = 0
-
-  constructor(payload: Buffer) {
-    this.#payload = payload
-  }
-
-  skip(bytes: number): void {
-    this.#at += bytes
-  }
-
-  bytes(length: number): Buffer {
-    const start = this.#at
-    this.skip(length)
-    return this.#payload.subarray(start, this.#at)
-  }
-
-  text(): string | undefined {
-    const length = this.#varint()
-    return length === 0 ? undefined : this.bytes(length - 1).toString()
-  }
-
-  each(read: () => void): void {
-    for (let left = this.#varint(); left > 1; left -= 1) read()
-  }
-
-  tags(): void {
-    for (let left = this.#varint(); left > 0; left -= 1) {
-      this.#varint()
-      this.skip(this.#varint())
-    }
-  }
-
-  #varint(): number {
-    let value = 0
-    for (let shift = 0; ; shift += 7) {
-      const byte = this.#payload.readUInt8(this.#at)
-      this.#at += 1
-      value |= (byte & 0x7f) << shift
-      if (byte < 0x80) return value
-    }
-  }
 }

@@ -1,6 +1,7 @@
 import type { RecordsBatch } from '@platformatic/kafka'
 import type { KafkaRecord } from '../../delivery.ts'
 import type { Partition } from '../../offsets.ts'
+import { abortedAt } from '../aborted.ts'
 import type { Fetched } from '../port.ts'
 import type { FetchResponse } from './errors.ts'
 
@@ -36,34 +37,23 @@ export function fetchedOf(
 const endOf = ({ firstOffset, lastOffsetDelta }: RecordsBatch): bigint =>
   firstOffset + BigInt(lastOffsetDelta)
 
-interface Aborted {
-  readonly producerId: bigint
-  readonly firstOffset: bigint
-}
-
 /**
  * Batches that consumers see. The client itself (2.12) leaves records of an aborted transaction in, if its end is not in
  * the same answer, or if its producer aborted another one there.
- *
- * @see https://github.com/apache/kafka/blob/trunk/clients/src/main/java/org/apache/kafka/clients/consumer/internals/CompletedFetch.java
  */
 function committed(
   batches: readonly RecordsBatch[],
-  transactions: readonly Aborted[],
+  transactions: Parameters<typeof abortedAt>[0],
 ): readonly RecordsBatch[] {
-  const open = transactions.toSorted((a, b) => Number(a.firstOffset - b.firstOffset))
-  const aborted = new Set<bigint>()
-  let begun = 0
+  const producersAt = abortedAt(transactions)
   return batches.filter((batch) => {
-    for (let next = open[begun]; next && next.firstOffset <= endOf(batch); next = open[begun]) {
-      aborted.add(next.producerId)
-      begun += 1
-    }
+    const aborted = producersAt(endOf(batch))
+    const producer = String(batch.producerId)
     if ((batch.attributes & CONTROL) !== 0) {
-      if (batch.records[0]?.key?.readInt16BE(2) === ABORT) aborted.delete(batch.producerId)
+      if (batch.records[0]?.key?.readInt16BE(2) === ABORT) aborted.delete(producer)
       return false
     }
-    return (batch.attributes & TRANSACTIONAL) === 0 || !aborted.has(batch.producerId)
+    return (batch.attributes & TRANSACTIONAL) === 0 || !aborted.has(producer)
   })
 }
 

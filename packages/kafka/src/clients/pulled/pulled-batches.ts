@@ -1,10 +1,10 @@
 import type { GuardPort } from '@onceward/core/adapter'
 import { nameOf, type OpenBatch, type Partition } from '../../offsets.ts'
-import type { ConsumerSettings } from '../../options.ts'
-import type { Fetched, PulledConsumer, RecordBatches } from '../port.ts'
+import type { Settings } from '../../options.ts'
+import type { Fetched, RecordBatches } from '../port.ts'
 import { Suspicion } from '../suspicion.ts'
 import { PulledBatch, type Start } from './pulled-batch.ts'
-import { PulledCommits } from './pulled-commits.ts'
+import { PulledCommits, type ReadingConsumer } from './pulled-commits.ts'
 
 /** How often progress is committed. */
 const COMMIT_MS = 250
@@ -13,7 +13,7 @@ const MOST_BYTES = 64 * 1_024 * 1_024
 
 export interface PulledBatchesOptions {
   readonly port: GuardPort
-  readonly settings: ConsumerSettings
+  readonly settings: Pick<Settings, 'graceMs'>
   readonly onRunnable: () => void
   /** With `identity: 'offsets'`: another member has claimed a partition of this one. */
   readonly onFenced?: (() => void) | undefined
@@ -30,7 +30,7 @@ export class PulledBatches implements RecordBatches {
   readonly #ending = new Set<PulledBatch>()
   readonly #suspicion = new Suspicion(4 * COMMIT_MS)
   readonly #idle = Promise.withResolvers<void>()
-  #consumer: PulledConsumer | undefined
+  #consumer: ReadingConsumer | undefined
   #isHeld = false
   #isStopping = false
   #stopTicking: () => void = () => undefined
@@ -74,8 +74,12 @@ export class PulledBatches implements RecordBatches {
     return [...this.#owned.values()]
   }
 
+  owns(partition: Partition): boolean {
+    return this.#owned.has(nameOf(partition))
+  }
+
   /** A new consumer starts. */
-  attach(consumer: PulledConsumer): void {
+  attach(consumer: ReadingConsumer): void {
     this.left()
     this.#consumer = consumer
     this.#commits.begin(consumer)
@@ -114,6 +118,8 @@ export class PulledBatches implements RecordBatches {
     const nowMs = this.#nowMs
     for (const each of fetched) {
       const batch = this.#owned.get(nameOf(each))
+      // Otherwise a drain would read the rest of the log, for nothing.
+      if (this.#isStopping) this.#consumer?.pause([each])
       if (batch === undefined || this.#isStopping) continue
       this.#suspicion.fetched(batch, nowMs)
       batch.append(each)

@@ -13,11 +13,17 @@ const FIX =
   'if the broker can be reached, allow this client to Read the group and the topics. Until offsets are committed, ' +
   'their records are delivered again after a restart or a rebalance, as duplicates'
 
+/** What is done with a consumer whose records are in hand. */
+export interface ReadingConsumer extends Pick<PulledConsumer, 'commit' | 'pause' | 'resume'> {
+  /** Left out if it cannot ask for the offsets of its group. */
+  readonly committed?: PulledConsumer['committed']
+}
+
 /** Commits offsets: one request at a time, for all partitions that have progressed meanwhile. */
 export class PulledCommits {
   failures = 0
   readonly #port: Pick<GuardPort, 'logger' | 'runtime' | 'settings'>
-  #consumer: PulledConsumer | undefined
+  #consumer: ReadingConsumer | undefined
   #sending: Promise<void> = Promise.resolve()
   #quietUntilMs = 0
   #compareAtMs = 0
@@ -34,7 +40,7 @@ export class PulledCommits {
   }
 
   /** A new consumer does not wait for requests of the one before. */
-  begin(consumer: PulledConsumer): void {
+  begin(consumer: ReadingConsumer): void {
     this.#consumer = consumer
     this.#sending = Promise.resolve()
     this.#compareAtMs = this.#nowMs + COMPARE_MS
@@ -76,7 +82,7 @@ export class PulledCommits {
   /** A commit may have been answered and not carried out. Never rejects. */
   async compare(batches: readonly PulledBatch[]): Promise<void> {
     const consumer = this.#consumer
-    if (consumer === undefined || this.#nowMs < this.#compareAtMs) return
+    if (consumer?.committed === undefined || this.#nowMs < this.#compareAtMs) return
     this.#compareAtMs = this.#nowMs + COMPARE_MS
     const known = new Map(batches.map((batch) => [batch, batch.committed]))
     try {

@@ -265,7 +265,9 @@ export class PulledSource implements RecordSource {
     const { logger } = this.#options.port
     const fields = { topic, partitions: partitions.map(({ partition }) => partition) }
     logger.warn(fields, 'a topic was created again; reading it from its beginning')
-    const starts = await this.#startsOf(consumer, partitions)
+    const found = await this.#startsOf(consumer, partitions)
+    // Others may have gone meanwhile.
+    const starts = found.filter((each) => this.batches.owns(each))
     if (consumer !== this.#consumer) return
     await consumer.seek(starts)
     this.batches.assigned(starts)
