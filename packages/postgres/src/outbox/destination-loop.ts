@@ -3,7 +3,7 @@ import { describeError, messageOf, pauseMs } from '@onceward/core/adapter'
 import { createBreaker } from '@onceward/core/ports'
 import type { RelaySettings } from './options.ts'
 import { type Published, publish } from './publish.ts'
-import { LOOK_ROWS } from './relay-sql.ts'
+import { bucketRows } from './relay-sql.ts'
 import type { RelayStore } from './relay-store.ts'
 
 /** Between two looks of which the first found nothing, ms. */
@@ -125,7 +125,8 @@ export class DestinationLoop {
     } finally {
       this.inFlight = 0
     }
-    return messages.length < LOOK_ROWS ? POLLING.baseMs / 10 : 0
+    // Otherwise one bucket may have more.
+    return messages.length < bucketRows(buckets.length) ? POLLING.baseMs / 10 : 0
   }
 
   #idleMs(): number {

@@ -1,7 +1,8 @@
 import { lockGroup } from '../transaction/outbox-sql.ts'
 
-/** Rows of one look, and of one bucket, so that a full bucket leaves room for the others. */
-export const LOOK_ROWS = 512
+/** Messages of one look: one call of Kafka. */
+const LOOK_ROWS = 500
+/** Of one bucket, so that a full bucket leaves room for the others. */
 const BUCKET_ROWS = 64
 /** Payloads of one look, bytes: a message is read even if it alone has more. */
 const LOOK_BYTES = 16 * 1024 * 1024
@@ -18,13 +19,24 @@ export interface RelayStatements {
   /** Holds what is behind a message that waits, and frees what is behind none. */
   readonly hold: string
   readonly free: string
+  /** `$3`: rows of each bucket. */
   readonly read: string
-  /** `$1`: positions and ids, as JSON: after a restore another message may have the position. */
+  /**
+   * `$1`: positions and ids, as JSON: after a restore another message may have the position. `$2`: the positions, which are
+   * found together.
+   */
   readonly remove: string
   /** `$1`: position, `$2`: most attempts, `$3`: milliseconds until the next, `$4`: the error, `$5`: the id. */
   readonly fail: string
   readonly waiting: string
 }
+
+/**
+ * Rows that a look reads of each bucket. All together twice what it takes, so that a few empty buckets do not make it small:
+ * what is read and not taken is read again by the next look.
+ */
+export const bucketRows = (buckets: number): number =>
+  Math.min(BUCKET_ROWS, Math.ceil((2 * LOOK_ROWS) / buckets))
 
 export function relayStatements(schema: string): RelayStatements {
   const table = `${schema}.outbox_messages`
@@ -50,12 +62,12 @@ export function relayStatements(schema: string): RelayStatements {
         select m.* from unnest($2::int2[]) mine(bucket) cross join lateral (
           select q.* from ${table} q where q.state = 'q' and q.bucket = mine.bucket and q.destination = $1
             and not exists (select from ${table} w where w.state = 'w' and w.destination = q.destination and w.key = q.key)
-          order by q.position limit ${BUCKET_ROWS}) m
+          order by q.position limit $3::int8) m
         union all
         (select * from ${table} where state in ('d', 'w') and due_at <= now() and ${isMine} order by due_at limit ${BUCKET_ROWS})
       ) found order by position limit ${LOOK_ROWS}) looked where before < ${LOOK_BYTES} order by looked.position`,
     remove: `with gone as (delete from ${table} m using json_to_recordset($1::json) sent(position int8, id text)
-        where m.position = sent.position and m.message_id = sent.id returning m.destination, m.key, m.state)
+        where m.position = any ($2::int8[]) and m.position = sent.position and m.message_id = sent.id returning m.destination, m.key, m.state)
       update ${table} m set state = 'q' from gone
       where gone.state = 'w' and m.state = 'h' and m.destination = gone.destination and m.key = gone.key`,
     fail: `update ${table} set attempt = attempt + 1, failed_at = now(), error = $4, due_at = now() + $3::float8 * interval '1 millisecond',

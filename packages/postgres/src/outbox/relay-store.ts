@@ -4,7 +4,7 @@ import { inTransaction, type PoolLike } from '../client.ts'
 import { checkSchema } from '../inbox/schema-version.ts'
 import { outboxStatus } from '../statements/outbox-status.ts'
 import { BUCKETS } from '../transaction/outbox-sql.ts'
-import { type RelayStatements, relayStatements } from './relay-sql.ts'
+import { bucketRows, type RelayStatements, relayStatements } from './relay-sql.ts'
 
 /** A message in the table, as a relay has read it. */
 export interface StoredMessage extends OutgoingMessage {
@@ -88,9 +88,10 @@ export class RelayStore {
   /** What may leave now, in order. */
   read(destination: string, buckets: readonly number[]): Promise<readonly StoredMessage[]> {
     const values = [destination, arrayOf(buckets)]
+    const most = String(bucketRows(buckets.length))
     return inTransaction(this.#pool, async (client) => {
       await client.query(this.#sql.hold, values)
-      const { rows } = await client.query(this.#sql.read, values)
+      const { rows } = await client.query(this.#sql.read, [...values, most])
       return rows.map((row) => toMessage(destination, row))
     })
   }
@@ -102,7 +103,8 @@ export class RelayStore {
 
   async remove(messages: readonly StoredMessage[]): Promise<void> {
     const sent = JSON.stringify(messages.map(({ id, position }) => ({ id, position })))
-    await inTransaction(this.#pool, (client) => client.query(this.#sql.remove, [sent]))
+    const values = [sent, `{${messages.map(({ position }) => position).join()}}`]
+    await inTransaction(this.#pool, (client) => client.query(this.#sql.remove, values))
   }
 
   /** Answers whether the message is dead now. */
