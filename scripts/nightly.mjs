@@ -21,6 +21,9 @@ function campaignsOf(seed) {
   ]
 }
 
+/** Workers on Kafka take turns with its clients. */
+const EACH_CLIENT = { ONCEWARD_KAFKA_CLIENT: 'each' }
+
 /** The tests that `npm test` leaves out: files with `@module-tag nightly`, and single tests with that tag. */
 async function runTagged(filters) {
   const pattern = "^// @module-tag nightly$|tags: 'nightly'|tags: \\['nightly'\\]"
@@ -30,7 +33,7 @@ async function runTagged(filters) {
     .filter((file) => filters.length === 0 || filters.some((filter) => file.includes(filter)))
   if (named.length === 0) throw new Error(`no nightly test has ${filters.join(' or ')} in its path`)
   const common = ['--reporter=verbose', '--hideSkippedTests', '--tags-filter=nightly']
-  return runTests({ args: named, common })
+  return runTests({ args: named, common, env: EACH_CLIENT })
 }
 
 /** Every scenario of the crash tests, of which `npm test` plays a sample. */
@@ -38,7 +41,7 @@ const runCrashMatrix = () =>
   runTests({
     args: [...crashTests(), HTTP_CRASH_TEST],
     common: ['--project=e2e', '--reporter=default'],
-    env: { ONCEWARD_CRASH_MATRIX: 'all' },
+    env: { ...EACH_CLIENT, ONCEWARD_CRASH_MATRIX: 'all' },
   })
 
 async function runCampaigns() {

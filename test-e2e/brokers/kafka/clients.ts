@@ -7,6 +7,7 @@ import {
   portOfHandle,
 } from '../../../packages/kafka/src/clients/handle.ts'
 import type { PulledSource } from '../../../packages/kafka/src/clients/pulled/pulled-source.ts'
+import { isConfluentBuilt } from '../../../packages/kafka/src/fixtures/confluent-built.ts'
 
 /** The clients that `consumeKafka` takes, as `--client` and the tests name them. */
 export const CLIENT_NAMES = [
@@ -24,14 +25,22 @@ type AnyClient = KafkaClient | KafkaClientHandle
 const isClientName = (name: string): name is ClientName =>
   CLIENT_NAMES.some((each) => each === name)
 
-/** `ONCEWARD_KAFKA_CLIENT`, or the one that the seed of the commit draws, with the protocol that all of them have. */
+let turns = 0
+
+/**
+ * `ONCEWARD_KAFKA_CLIENT`; with `each`, as in the night, all of them in turn. Otherwise the one that the seed of the commit
+ * draws, with the protocol that all of them have.
+ */
 export function drawnClient(
   among: readonly ClientName[] = ['kafkajs', 'platformatic'],
 ): ClientName {
   const given = process.env['ONCEWARD_KAFKA_CLIENT']
   if (given !== undefined && isClientName(given)) return given
   const seed = Number(process.env['ONCEWARD_COMMIT_SEED'] ?? 0)
-  return among[seed % among.length] ?? 'kafkajs'
+  if (given !== 'each') return among[seed % among.length] ?? 'kafkajs'
+  const there = CLIENT_NAMES.filter((name) => !name.startsWith('confluent') || isConfluentBuilt())
+  turns += 1
+  return there[(seed + turns) % there.length] ?? 'kafkajs'
 }
 
 interface ClientOptions {
