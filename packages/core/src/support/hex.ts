@@ -1,14 +1,13 @@
-/** The number that eight lower-case hex digits are, as a signed integer of 32 bits. */
-export const wordAt = (hex: string, at: number): number =>
-  (halfAt(hex, at) << 16) | halfAt(hex, at + 4)
-
-/** The number that four lower-case hex digits are. */
-export const halfAt = (hex: string, at: number): number =>
-  (byteAt(hex, at) << 8) | byteAt(hex, at + 2)
-
-const byteAt = (hex: string, at: number): number => (digitAt(hex, at) << 4) | digitAt(hex, at + 1)
-
-function digitAt(hex: string, at: number): number {
-  const code = hex.charCodeAt(at)
-  return (code & 15) + (code >> 6) * 9
+/** Fills the view with the bytes that the text begins with, in lower-case hex digits. Dashes between them do not count. */
+export function readHex(hex: string, view: DataView): void {
+  let at = 0
+  let word = 0
+  for (let digit = 1; digit <= view.byteLength * 2; digit++) {
+    let code = hex.charCodeAt(at++)
+    if (code === DASH) code = hex.charCodeAt(at++)
+    word = (word << 4) | ((code & 15) + (code >> 6) * 9)
+    if (digit % 8 === 0) view.setInt32(digit / 2 - 4, word)
+  }
 }
+
+const DASH = 45

@@ -1,7 +1,7 @@
 import type { EventId, Json } from '../model/brands.ts'
 import type { IdentifiedEvent } from '../model/inbox.ts'
 import type { Runtime } from '../model/runtime.ts'
-import { halfAt } from '../support/hex.ts'
+import { readHex } from '../support/hex.ts'
 import { fromJsonText, toJsonText } from '../support/json-text.ts'
 
 /** Bounds memory: about a megabyte of events, and their results. */
@@ -97,11 +97,14 @@ export class DoneMemory {
   add({ fingerprint, id }: IdentifiedEvent, seen: SeenDone): void {
     // Later events are remembered under this name. For an answer it is read again.
     if (this.#name === undefined) void this.#read(this.#parts.runtime.monotonic())
-    const place = this.#firstOf(id)
-    if (!this.#isAt(place, id)) this.#makeRoom(place)
-    for (let word = 0; word < WORDS; word++) this.#ids[place * WORDS + word] = wordOf(id, word)
+    const known = this.#find(id)
+    const place = (SOUGHT.getUint32(0) % this.#pairs) * 2
+    if (known !== place) this.#makeRoom(place)
+    for (let word = 0; word < WORDS; word++) {
+      this.#ids[place * WORDS + word] = SOUGHT.getInt32(word * 4)
+    }
     this.#fingerprints[place] = fingerprint
-    this.#keepResult(place, undefined)
+    if (this.#results.size > 0) this.#keepResult(place, undefined)
     this.#untilMs[place] = this.#untilOf(place, seen)
   }
 
@@ -111,11 +114,10 @@ export class DoneMemory {
     this.#ids.copyWithin(older * WORDS, newer * WORDS, older * WORDS)
     this.#fingerprints[older] = this.#fingerprints[newer] as bigint
     this.#untilMs[older] = this.#untilMs[newer] as number
-    this.#keepResult(older, this.#results.get(newer))
+    if (this.#results.size > 0) this.#keepResult(older, this.#results.get(newer))
   }
 
   #keepResult(place: number, text: string | undefined): void {
-    if (text === undefined && this.#results.size === 0) return
     this.#characters += (text?.length ?? 0) - (this.#results.get(place)?.length ?? 0)
     if (text === undefined) this.#results.delete(place)
     else this.#results.set(place, text)
@@ -135,19 +137,21 @@ export class DoneMemory {
     return untilMs
   }
 
+  /** The place of the id, which is in `SOUGHT` then. */
   #find(id: EventId): number {
-    const newer = this.#firstOf(id)
-    if (this.#isAt(newer, id)) return newer
-    return this.#isAt(newer + 1, id) ? newer + 1 : NOWHERE
+    readHex(id, SOUGHT)
+    const first = SOUGHT.getInt32(0)
+    const newer = (SOUGHT.getUint32(0) % this.#pairs) * 2
+    for (let place = newer; place < newer + 2; place++) {
+      // Most places hold another id, and most of these differ in their first words.
+      if (this.#ids[place * WORDS] === first && this.#isAt(place)) return place
+    }
+    return NOWHERE
   }
 
-  #firstOf(id: EventId): number {
-    return ((wordOf(id, 0) >>> 0) % this.#pairs) * 2
-  }
-
-  #isAt(place: number, id: EventId): boolean {
-    for (let word = 0; word < WORDS; word++) {
-      if (this.#ids[place * WORDS + word] !== wordOf(id, word)) return false
+  #isAt(place: number): boolean {
+    for (let word = 1; word < WORDS; word++) {
+      if (this.#ids[place * WORDS + word] !== SOUGHT.getInt32(word * 4)) return false
     }
     return true
   }
@@ -175,10 +179,7 @@ export class DoneMemory {
 
 const NOWHERE = -1
 
-/** An id is a UUID: so many words of 32 bits, and the places of their halves in its text. */
+/** An id is a UUID: so many words of 32 bits. */
 const WORDS = 4
-const HIGH = [0, 9, 19, 28] as const
-const LOW = [4, 14, 24, 32] as const
-
-const wordOf = (id: EventId, word: number): number =>
-  (halfAt(id, HIGH[word] as number) << 16) | halfAt(id, LOW[word] as number)
+/** The id that is looked for. */
+const SOUGHT = new DataView(new ArrayBuffer(WORDS * 4))
