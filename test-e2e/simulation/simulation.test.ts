@@ -115,7 +115,13 @@ const FAULTS = [
   'place-hangs',
   'place-refuses',
   'rebalance',
+  'relay-crash',
+  'relay-cut',
+  'relay-drain',
+  'relay-freeze',
   'replay',
+  'sink-cut',
+  'sink-refuses',
 ]
 
 test(

@@ -2,6 +2,7 @@ import type { GuardEvent, HandlerContext } from '@onceward/core'
 import { DeadlineExceededError, FatalError } from '@onceward/core'
 import type { EventId } from '@onceward/core/ports'
 import type { Audit } from '../judge/audit.ts'
+import { sendsOf } from '../judge/outbox-audit.ts'
 import { type Business, StatementError } from '../stores/transaction.ts'
 import type { Life } from '../world/process.ts'
 import type { Scheduler } from '../world/scheduler.ts'
@@ -19,7 +20,7 @@ export interface HandlerOptions {
 /** How often each behaviour has shown itself; the same for all processes. */
 const wasShown = new WeakMap<Audit, Map<EventId, number>>()
 
-type Context = Pick<HandlerContext<Business | undefined>, 'tx' | 'signal'>
+type Context = Pick<HandlerContext<Business | undefined>, 'tx' | 'signal' | 'outbox'>
 
 /** What the handler of an event returns. */
 type Result = { readonly of: string }
@@ -119,9 +120,12 @@ async function killOrEffect(run: Run, times: number): Promise<void> {
 
 /** The business's write; without a transaction, a call to a service that nobody can take back. */
 async function effect({ options, context, id, event }: Run): Promise<void> {
-  const { audit, life, scheduler } = options
+  const { audit, life, plan, scheduler } = options
   if (context.tx !== undefined) {
     await context.tx.write(id, payload({ event }))
+    if (plan.outbox === undefined) return
+    const { index, key } = audit.caseOf(id)
+    for (const message of sendsOf(plan.outbox, index, key)) context.outbox.send(message)
     return
   }
   context.signal.throwIfAborted()

@@ -53,11 +53,25 @@ export interface Fault {
     | 'place-refuses'
     | 'rebalance'
     | 'replay'
+    | 'relay-crash'
+    | 'relay-freeze'
+    | 'relay-drain'
+    | 'relay-cut'
+    | 'sink-cut'
+    | 'sink-refuses'
   readonly at: { readonly step: number } | { readonly label: string; readonly nth: number }
+  /** Of a process, or of a relay. */
   readonly process: number
   readonly ms: number
   /** Message of `duplicate` and `expire`, event of `replay`. */
   readonly target: number
+}
+
+/** Handlers send messages, and relays of their own publish them. */
+export interface OutboxPlan {
+  readonly relays: number
+  /** Messages of each event, by its number. */
+  readonly sends: readonly number[]
 }
 
 export type Broker = 'queue' | 'fifo' | 'channel' | 'log'
@@ -82,6 +96,7 @@ export interface Plan {
   readonly bystander?: { readonly poison: number } | undefined
   /** `afterCommit` sends a reply through the broker, which may not answer. */
   readonly replies?: boolean | undefined
+  readonly outbox?: OutboxPlan | undefined
   /** Each message is split into one event. */
   readonly splits?: boolean | undefined
   /** Every interleaving is tried: nothing is left to chance. */
@@ -132,7 +147,9 @@ function drawTransaction(dice: Dice, composition: Plan['composition']): Plan['tr
 /** Everything about one schedule but its interleaving, from its seed. */
 export function drawPlan(seed: number): Plan {
   const dice = createDice(seed).apart('plan')
+  const outboxDice = createDice(seed).apart('outbox')
   const composition = drawComposition(dice)
+  const outbox = drawOutbox(outboxDice, composition)
   const broker = dice.pick<Broker>(['queue', 'queue', 'fifo', 'channel', 'log'])
   const lanes = broker === 'fifo' || broker === 'log' || dice.chance(0.3)
   const events = Array.from({ length: dice.pick([1, 1, 2, 2, 3, 4]) }, (_, index): EventPlan => {
@@ -154,7 +171,11 @@ export function drawPlan(seed: number): Plan {
     maxAttempts: dice.pick([2, 3, 4]),
     events,
     messages: drawMessages(dice, events.length),
-    faults: drawFaults(dice, composition),
+    faults: [
+      ...drawFaults(dice, composition),
+      ...(outbox === undefined ? [] : drawRelayFaults(outboxDice)),
+    ],
+    outbox,
     policy: dice.pick(['even', 'even', 'sticky', 'starve']),
     // Drawn last, so that the rest of a plan stays what it was.
     bystander: dice.chance(0.25) ? { poison: dice.pick([0, 1, 2]) } : undefined,
@@ -165,6 +186,12 @@ export function drawPlan(seed: number): Plan {
 
 function drawComposition(dice: Dice): Plan['composition'] {
   return dice.pick(['inbox', 'inbox', 'inbox+leases', 'inbox+leases', 'leases'])
+}
+
+function drawOutbox(dice: Dice, composition: Plan['composition']): OutboxPlan | undefined {
+  if (composition === 'leases' || !dice.chance(0.25)) return undefined
+  const sends = Array.from({ length: 4 }, () => dice.from(1, 3))
+  return { relays: dice.pick([1, 2, 2, 3]), sends }
 }
 
 function drawBehaviour(dice: Dice): Behaviour {
@@ -214,6 +241,40 @@ const OF_INBOX = ['pg-cut', 'pg-cut', 'pg-restart', 'pg-failover', 'replay'] as 
 const OF_LEASES = ['lease-cut', 'lease-cut', 'lease-down'] as const
 /** A lease store that is the truth may not lose it. */
 const OF_CACHE = ['lease-flush', 'lease-flush', 'lease-rollback'] as const
+
+const OF_RELAYS = [
+  'relay-crash',
+  'relay-crash',
+  'relay-freeze',
+  'relay-freeze',
+  'relay-drain',
+  'relay-cut',
+  'sink-cut',
+  'sink-refuses',
+] as const
+
+const LABELS_OF_RELAYS = [
+  'lease>',
+  'lease<',
+  'read<',
+  'publish>',
+  'publish>',
+  'publish<',
+  'publish<',
+  'remove>',
+  'remove<',
+  'fail-message>',
+] as const
+
+function drawRelayFaults(dice: Dice): readonly Fault[] {
+  return Array.from({ length: dice.pick([0, 1, 2, 2, 3, 4]) }, (): Fault => {
+    const at = dice.chance(0.3)
+      ? { step: dice.below(160) }
+      : { label: dice.pick(LABELS_OF_RELAYS), nth: dice.from(1, 3) }
+    const ms = dice.pick([200, 2_000, 6_000, 15_000])
+    return { kind: dice.pick(OF_RELAYS), at, process: dice.below(3), ms, target: 0 }
+  })
+}
 
 function drawFaults(dice: Dice, composition: Plan['composition']): readonly Fault[] {
   const kinds: [Fault['kind'], ...Fault['kind'][]] = [...EVERYWHERE]

@@ -1,3 +1,4 @@
+import type { RelayProcess } from '../world/relay.ts'
 import type { Member, World } from '../world/world.ts'
 import type { Fault } from './plan.ts'
 
@@ -15,6 +16,13 @@ const onProcess =
   (strike: (world: World, fault: Fault, member: Member) => void): Strike =>
   (world, fault, member) => {
     if (member !== undefined) strike(world, fault, member)
+  }
+
+const onRelay =
+  (strike: (world: World, fault: Fault, relay: RelayProcess) => void): Strike =>
+  (world, fault) => {
+    const relay = world.relays[fault.process % world.relays.length]
+    if (relay !== undefined) strike(world, fault, relay)
   }
 
 const STRIKES: Readonly<Record<Fault['kind'], Strike>> = {
@@ -67,13 +75,29 @@ const STRIKES: Readonly<Record<Fault['kind'], Strike>> = {
     broker.rebalance()
   },
   replay,
+  'relay-crash': onRelay((world, _, { life }) => world.crashRelay(life)),
+  'relay-freeze': onRelay((world, { ms }, { life }) => {
+    life.frozenUntilMs = world.scheduler.nowMs + ms
+    world.wake(ms)
+  }),
+  'relay-drain': onRelay((world, _, relay) => {
+    void relay.drain().then(() => world.relayEnded(relay.life))
+  }),
+  'relay-cut': onRelay((world, _, { links }) => {
+    links.database.cut(() => world.dice.chance(0.5))
+  }),
+  'sink-cut': onRelay((world, _, { links }) => links.sink.cut(() => world.dice.chance(0.5))),
+  'sink-refuses': ({ scheduler, sink }, { ms }) => {
+    sink.refusesUntilMs = scheduler.nowMs + ms
+  },
 }
 
 export function strike(world: World, fault: Fault, member: Member | undefined): void {
   STRIKES[fault.kind](world, fault, member)
 }
 
-function disconnectAll({ audit, dice, members }: World): void {
+function disconnectAll({ audit, dice, members, relays }: World): void {
+  for (const relay of relays) relay?.links.database.cut(() => dice.chance(0.5))
   for (const member of members) {
     if (member === undefined) continue
     audit.disturbed(member.life)

@@ -1,4 +1,4 @@
-import type { CountedEvent, EventId, Failure } from '@onceward/core/ports'
+import type { CollectedMessage, CountedEvent, EventId, Failure } from '@onceward/core/ports'
 import { eventIdOf } from '@onceward/core/ports'
 import { YOUNG_MS } from '../../../packages/core/src/model/attempt-rules.ts'
 import type { Command, EventState } from '../../../packages/core/src/model/state-machine.ts'
@@ -9,6 +9,7 @@ import type { Effect } from '../stores/transaction.ts'
 import type { Life } from '../world/process.ts'
 import type { Scheduler } from '../world/scheduler.ts'
 import { type Case, type Counted, type CountHeard, toCase } from './cases.ts'
+import { OutboxAudit, sendsOf } from './outbox-audit.ts'
 import { type Run, SideBySide } from './side-by-side.ts'
 
 export const CONSUMER = 'simulated'
@@ -22,6 +23,7 @@ export class Audit {
   readonly cases: ReadonlyMap<EventId, Case>
   readonly inHand: Map<Life, Map<EventId, number>> = new Map()
   readonly acks: Acks
+  readonly outbox: OutboxAudit = new OutboxAudit((why) => this.violate(why))
   readonly #counted = new Map<EventId, Counted>()
   readonly #sideBySide = new SideBySide((why) => this.violate(why))
   readonly #plan: Plan
@@ -175,7 +177,15 @@ export class Audit {
     this.#history.write(id, { dueAtMs: 0 })
   }
 
-  committed(life: Life, claimed: readonly EventId[], effects: readonly Effect[]): void {
+  committed(
+    life: Life,
+    claimed: readonly EventId[],
+    {
+      effects,
+      sends,
+    }: { readonly effects: readonly Effect[]; readonly sends: readonly CollectedMessage[] },
+  ): void {
+    this.#judgeSends(claimed, sends)
     for (const { id, payload } of effects) {
       const before = this.#history.of(id).effects
       const one = this.caseOf(id)
@@ -191,6 +201,16 @@ export class Audit {
         this.violate(`the row of ${this.caseOf(id).key} without its effect`)
       }
     }
+  }
+
+  #judgeSends(claimed: readonly EventId[], sends: readonly CollectedMessage[]): void {
+    const { outbox } = this.#plan
+    const expected = claimed.map((id) => {
+      const { index, key } = this.caseOf(id)
+      const texts = outbox === undefined ? [] : sendsOf(outbox, index, key)
+      return [id, texts.map(({ payload }) => payload)] as const
+    })
+    this.outbox.committed(sends, new Map(expected))
   }
 
   /** Claims wait for rows, but never without end: that is how pools drain. */

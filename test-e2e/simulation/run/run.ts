@@ -75,7 +75,8 @@ function unfinished({ audit, broker, database }: World): string {
     ({ id, key }) => `${key} ${database.history.store.tables.rows.get(id)?.state ?? 'absent'}`,
   )
   const left = broker.isEmpty() ? 'empty' : 'not empty'
-  return `not every event has ended: ${states.join(', ')}; broker ${left}`
+  const unsent = [...database.history.outbox.rows.values()].map(({ state }) => state).join('')
+  return `not every event has ended: ${states.join(', ')}; broker ${left}; outbox ${unsent}`
 }
 
 /** Everything is shut down; nothing may be held afterwards. */
@@ -86,9 +87,12 @@ export async function endAll(world: World, choose: Choose): Promise<void> {
   for (const { consumer, life } of members.filter((member) => member !== undefined)) {
     void consumer.drain(1_000).then(() => drained.add(life))
   }
+  for (const relay of world.relays.filter((each) => each !== undefined)) {
+    void relay.drain().then(() => drained.add(relay.life))
+  }
   // A process that dies in its drain is no longer a member: nothing is left to wait for.
   const isDraining = (): boolean =>
-    members.some((member) => member !== undefined && !drained.has(member.life))
+    [...members, ...world.relays].some((each) => each !== undefined && !drained.has(each.life))
   await quiet()
   for (let steps = 0; isDraining() && steps < MOST_STEPS; steps += 1) {
     scheduler.step(choose)
@@ -109,6 +113,7 @@ export async function endAll(world: World, choose: Choose): Promise<void> {
       if (left.length > 0) audit.violate(`${life.name} has calls in flight after its drain`)
     }
   }
+  audit.outbox.ended(database.history.outbox)
   // The server ends by itself, sooner or later, what a process that died had open.
   if ([...database.backends].some(({ isOrphan }) => !isOrphan))
     audit.violate('a transaction is open after the drain')

@@ -1,6 +1,7 @@
 import type { EventId, Runtime } from '@onceward/core/ports'
 import { MemoryStore } from '../../../packages/core/src/memory/store.ts'
 import type { Actor, Scheduler } from '../world/scheduler.ts'
+import { OutboxRows } from './outbox-rows.ts'
 
 /** What the simulated handlers have committed for an event, and what was recorded of its failures. */
 export interface Ledger {
@@ -14,7 +15,7 @@ export interface Ledger {
 const EMPTY: Ledger = { effects: [], failures: 0, dueAtMs: 0 }
 
 /** What is committed at one moment. */
-type Committed = Pick<History, 'ledger'> & {
+type Committed = Pick<History, 'ledger' | 'outbox'> & {
   readonly store: Pick<MemoryStore, 'refused' | 'rules'> & {
     readonly tables: Pick<MemoryStore['tables'], 'rows' | 'troubles'>
   }
@@ -24,6 +25,7 @@ type Committed = Pick<History, 'ledger'> & {
 export class History {
   readonly store: MemoryStore
   readonly ledger: Map<EventId, Ledger>
+  readonly outbox: OutboxRows
 
   constructor(clock: Runtime, from?: Committed) {
     this.store = new MemoryStore()
@@ -31,6 +33,7 @@ export class History {
     // reads the machine's.
     this.store.tables.setClock(clock)
     this.ledger = new Map(from?.ledger)
+    this.outbox = new OutboxRows(from?.outbox)
     if (from === undefined) return
     const { rows, troubles } = this.store.tables
     for (const [id, row] of from.store.tables.rows) rows.set(id, row)
@@ -44,6 +47,7 @@ export class History {
     const { refused, rules, tables } = this.store
     return {
       ledger: new Map(this.ledger),
+      outbox: new OutboxRows(this.outbox),
       store: {
         refused: new Map(refused),
         rules: new Map(rules),
@@ -110,6 +114,10 @@ export class Database {
     this.#clock = clock
     this.#isRemembering = isRemembering
     this.history = new History(clock)
+  }
+
+  get nowMs(): number {
+    return this.#scheduler.nowMs
   }
 
   isUp(): boolean {

@@ -54,6 +54,7 @@ export function simulatedInbox(options: InboxOptions): Inbox<Business> {
 
 class SimulatedSession implements InboxSession<Business> {
   readonly concurrency: number
+  readonly sendsMessages = true
   readonly secret: Uint8Array = new Uint8Array(32)
   readonly #options: InboxOptions
   readonly #registration: ConsumerRegistration
@@ -72,7 +73,7 @@ class SimulatedSession implements InboxSession<Business> {
       database,
       fail: (failures) => this.#fail(failures),
       timedOut: (events) => audit.timedOut(events),
-      committed: (events, effects) => audit.committed(life, events, effects),
+      committed: (events, effects, sends) => audit.committed(life, events, { effects, sends }),
     }
   }
 

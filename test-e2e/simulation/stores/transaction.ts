@@ -3,6 +3,7 @@ import { CommitUnknownError, StoreUnavailableError } from '@onceward/core'
 import type {
   BeginRequest,
   Begun,
+  CollectedMessage,
   Commit,
   CommitAnswer,
   EventId,
@@ -41,7 +42,11 @@ export interface Surroundings {
   readonly database: Database
   readonly fail: (failures: readonly Failure[]) => Promise<readonly VerdictAnswer[]>
   readonly timedOut: (events: readonly EventId[]) => void
-  readonly committed: (events: readonly EventId[], effects: readonly Effect[]) => void
+  readonly committed: (
+    events: readonly EventId[],
+    effects: readonly Effect[],
+    sends: readonly CollectedMessage[],
+  ) => void
 }
 
 export interface Effect {
@@ -194,7 +199,10 @@ export class SimulatedTransaction implements InboxTransaction<Business>, Backend
     this.#on.database.backends.delete(this)
     this.#on.database.remember()
     const answer = await this.#inner.commit(commit)
-    if (answer.kind === 'committed') this.#on.committed(this.#claimed, this.#staged)
+    if (answer.kind !== 'committed') return answer
+    const { sends = [] } = commit
+    this.#history.outbox.insert(sends, this.#on.database.nowMs)
+    this.#on.committed(this.#claimed, this.#staged, sends)
     return answer
   }
 

@@ -15,6 +15,7 @@ import { Bystander } from './bystander.ts'
 import { createDice, type Dice } from './dice.ts'
 import { Link } from './link.ts'
 import { createLife, createRuntime, type Life } from './process.ts'
+import { RelayProcess, type Sink } from './relay.ts'
 import { type Actor, Scheduler } from './scheduler.ts'
 
 const quietly = (): void => undefined
@@ -44,6 +45,9 @@ export class World {
   readonly dice: Dice
   /** Index by process; undefined between two lives. */
   readonly members: (Member | undefined)[] = []
+  readonly relays: (RelayProcess | undefined)[] = []
+  readonly sink: Sink = { refusesUntilMs: 0 }
+  #relayLives = 0
   /** No more lives are begun. */
   isEnding = false
   readonly #tables: TableWatch
@@ -67,6 +71,44 @@ export class World {
     this.place = new DeadLetterPlace({ scheduler, servers, onLetter })
     this.#tables = new TableWatch(this.database, this.audit, plan)
     for (let index = 0; index < plan.processes; index += 1) this.start(index)
+    const { relays = 0 } = plan.outbox ?? {}
+    for (let index = 0; index < relays; index += 1) this.#startRelay(index)
+  }
+
+  #startRelay(index: number): void {
+    this.#relayLives += 1
+    const name = `R${index}.${this.#relayLives}`
+    const dice = this.dice.apart(name)
+    const life = createLife({
+      ...{ scheduler: this.scheduler, dice, index, name, isPlain: false, onStall: quietly },
+    })
+    const links = {
+      database: this.#link(life, 'database', () => this.database.isUp()),
+      sink: this.#link(life, 'sink', () => true),
+    }
+    const { audit, database, sink } = this
+    this.relays[index] = new RelayProcess({
+      ...{ life, links, database, audit: audit.outbox, sink, logger: LOGGER },
+      dice: dice.apart('sink'),
+    })
+  }
+
+  crashRelay(life: Life): void {
+    const relay = this.relays[life.index]
+    if (relay?.life !== life) return
+    for (const link of Object.values(relay.links)) link.abandon(() => this.dice.chance(0.5))
+    this.relayEnded(life)
+  }
+
+  relayEnded(life: Life): void {
+    if (this.relays[life.index]?.life !== life) return
+    life.isAlive = false
+    this.scheduler.drop(life)
+    this.relays[life.index] = undefined
+    const again = (): void => {
+      if (!this.isEnding && this.relays[life.index] === undefined) this.#startRelay(life.index)
+    }
+    this.scheduler.setTimer(this.servers, again, RESTART_MS)
   }
 
   start(index: number): void {
@@ -158,7 +200,7 @@ export class World {
 
   /** Every event is processed or dead, and the broker has forgotten its messages. */
   isDone(): boolean {
-    if (!this.broker.isEmpty()) return false
+    if (!this.broker.isEmpty() || this.database.history.outbox.isWaiting) return false
     if (
       this.members.some((member) => (this.audit.inHand.get(member?.life as Life)?.size ?? 0) > 0)
     ) {

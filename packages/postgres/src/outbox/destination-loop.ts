@@ -4,7 +4,7 @@ import { createBreaker } from '@onceward/core/ports'
 import type { RelaySettings } from './options.ts'
 import { type Published, publish } from './publish.ts'
 import { bucketRows } from './relay-sql.ts'
-import type { RelayStore } from './relay-store.ts'
+import type { RelayTables } from './relay-store.ts'
 
 /** Between two looks of which the first found nothing, ms. */
 const POLLING = { baseMs: 100, maxMs: 1_000 }
@@ -26,7 +26,7 @@ export interface LoopParts {
   readonly name: string
   readonly destination: Destination
   readonly settings: RelaySettings
-  readonly store: RelayStore
+  readonly store: RelayTables
   readonly lease: Lease
 }
 

@@ -27,6 +27,26 @@ export interface DestinationStatus {
   readonly oldestWaitingMs: number
 }
 
+/** What a relay does with its tables. The simulation has tables of its own. */
+export type RelayTables = Pick<RelayStore, keyof RelayStore>
+
+/** Who has a bucket. */
+interface LiveLease {
+  readonly bucket: number
+  readonly relay: unknown
+}
+
+/** The buckets that a relay has and takes, as it reads who has which. */
+export function shareOf(live: readonly LiveLease[], relay: string): readonly number[] {
+  const relays = new Set([...live.map((lease) => lease.relay), relay])
+  const most = Math.ceil(BUCKETS / relays.size)
+  const owners = new Map(live.map((lease) => [lease.bucket, lease.relay]))
+  const all = Array.from({ length: BUCKETS }, (_, bucket) => bucket)
+  const mine = all.filter((bucket) => owners.get(bucket) === relay).slice(0, most)
+  const free = all.filter((bucket) => !owners.has(bucket)).slice(0, most - mine.length)
+  return [...mine, ...free]
+}
+
 /** The tables of one relay. Every method is a short transaction. */
 export class RelayStore {
   readonly #pool: PoolLike
@@ -61,13 +81,7 @@ export class RelayStore {
       await client.query(lockLeases)
       const { rows } = await client.query(readLeases)
       const live = rows.map(({ bucket, relay }) => ({ bucket: Number(bucket), relay }))
-      const relays = new Set([...live.map(({ relay }) => relay), this.#relay])
-      const most = Math.ceil(BUCKETS / relays.size)
-      const owners = new Map(live.map(({ bucket, relay }) => [bucket, relay]))
-      const all = Array.from({ length: BUCKETS }, (_, bucket) => bucket)
-      const mine = all.filter((bucket) => owners.get(bucket) === this.#relay).slice(0, most)
-      const free = all.filter((bucket) => !owners.has(bucket)).slice(0, most - mine.length)
-      const buckets = [...mine, ...free]
+      const buckets = shareOf(live, this.#relay)
       const kept = arrayOf([...buckets, this.#presence])
       const values = [this.#relay, kept, String(leaseMs), this.#destinations]
       await client.query(takeLeases, values)

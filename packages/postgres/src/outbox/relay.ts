@@ -5,7 +5,7 @@ import { quotedSchema } from '../statements/schema-name.ts'
 import { onSent } from '../transaction/outbox-wake.ts'
 import { DestinationLoop } from './destination-loop.ts'
 import { type RelayOptions, type RelaySettings, relaySettings } from './options.ts'
-import { type DestinationStatus, RelayStore } from './relay-store.ts'
+import { type DestinationStatus, RelayStore, type RelayTables } from './relay-store.ts'
 
 /** Part of a lease after which it is renewed. */
 const RENEWALS = 3
@@ -66,6 +66,7 @@ export async function startRelay(options: RelayOptions): Promise<Relay> {
     store: new RelayStore(pool, quotedSchema(options.schema), [...settings.destinations.keys()]),
     signal: options.signal,
     close,
+    onSent,
   })
   try {
     await relay.start()
@@ -97,12 +98,14 @@ async function poolOf(
 const NOTHING = { waiting: 0, delayed: 0, refused: 0, dead: 0, isServed: true, oldestWaitingMs: 0 }
 
 interface RelayParts {
-  readonly store: RelayStore
+  readonly store: RelayTables
   readonly signal: AbortSignal | undefined
   readonly close: () => Promise<void>
+  readonly onSent: typeof onSent
 }
 
-class RunningRelay implements Relay {
+/** Exported for the simulation, which has tables and brokers of its own. */
+export class RunningRelay implements Relay {
   readonly stopped: Promise<void>
   readonly #settings: RelaySettings
   readonly #parts: RelayParts
@@ -138,7 +141,7 @@ class RunningRelay implements Relay {
   }
 
   async start(): Promise<void> {
-    const { signal, store } = this.#parts
+    const { onSent, signal, store } = this.#parts
     const { leaseMs, runtime } = this.#settings
     await store.check()
     // Not at once: it counts all that waits, and what a relay finds at its start is to leave first.

@@ -19,7 +19,7 @@ export function slotOf({ key, to }: Pick<CollectedMessage, 'key' | 'to'>): numbe
   return key === undefined ? undefined : hash32(to, key) & (SLOTS - 1)
 }
 
-function bucketOf(message: CollectedMessage): number {
+export function bucketOf(message: CollectedMessage): number {
   const slot = slotOf(message) ?? hash32(message.id)
   return slot & (BUCKETS - 1)
 }
