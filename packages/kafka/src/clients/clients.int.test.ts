@@ -215,6 +215,23 @@ function suite(name: string): void {
     await consumption.drain()
   })
 
+  // After an election of a leader that lacked records, or after a restore of the cluster.
+  test('a log that is shorter than the offset of its group is read from its beginning', async () => {
+    const { topics } = kit
+    const topic = await topics.create()
+    const ran: string[] = []
+    const guard = billing(({ payload }) => void ran.push(payload.key))
+    await topics.send(topic, range(8, 'there'))
+    const groupId = guard.consumer
+    await topics.admin.setOffsets({ groupId, topic, partitions: [{ partition: 0, offset: '50' }] })
+    const consumption = await consumeKafka(client(), guard, { topics: [topic] })
+    await until(() => ran.length === 8)
+    await topics.send(topic, range(4, 'later'))
+    await topics.caughtUp(groupId, topic)
+    expect(ran).toEqual([...range(8, 'there'), ...range(4, 'later')])
+    await consumption.drain()
+  })
+
   // Red when the client names another assigner than kafkajs: the broker refuses members that share none.
   test('members of kafkajs can be in the group meanwhile', async ({ skip, task }) => {
     skip(DIFFERS[task.name]?.[name] !== undefined)

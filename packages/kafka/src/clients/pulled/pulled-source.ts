@@ -219,6 +219,27 @@ export class PulledSource implements RecordSource {
     await this.#refuseOutside(consumer, doubtful)
   }
 
+  /**
+   * A log that is shorter than the offset of its group is read by the client at its oldest record, and new records have the
+   * offsets of lost ones. The next consumer starts there: at worst, records come again.
+   */
+  #noteSetBack(consumer: PulledConsumer, fetched: readonly Fetched[]): void {
+    const starts = this.batches.owned.flatMap((batch) => {
+      const own = fetched.find((each) => nameOf(each) === nameOf(batch))
+      const offset = BigInt(own?.records[0]?.message.offset ?? batch.next)
+      return offset < batch.next ? [{ topic: batch.topic, partition: batch.partition, offset }] : []
+    })
+    if (starts.length === 0) return
+    const fields = { positions: starts.map((each) => `${nameOf(each)}: ${each.offset}`) }
+    const text =
+      'logs are shorter than the offsets of their group; reading them from their beginning'
+    this.#options.port.logger.error(fields, text)
+    this.batches.lost(starts)
+    // Meanwhile it fetches on: a client may see the answer with a fetch only.
+    const giveUp = this.#giveUp
+    consumer.commit(starts).then(() => giveUp(AGAIN), giveUp)
+  }
+
   /** Where partitions are read: at the offset of the group, or at their beginning. */
   async #startsOf(
     consumer: PulledConsumer,
@@ -248,6 +269,7 @@ export class PulledSource implements RecordSource {
           this.#heard()
           life.onAnswered()
           if (this.#isFenced) await this.#refuseGaps(consumer, fetched)
+          else this.#noteSetBack(consumer, fetched)
         }
         this.batches.give(fetched)
       }
