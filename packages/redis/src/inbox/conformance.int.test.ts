@@ -35,4 +35,6 @@ inboxConformance(
 /** No event is locked. */
 const quiet = (): Promise<unknown> =>
   until(async () => (await ioredis.keys(`*o:onceward:le${'?'.repeat(22)}`)).length === 0)
-inboxModel('redisInbox', () => subject, { runs: 20, steps: 25, quiet })
+inboxModel('redisInbox', () => subject, {
+  ...{ runs: 20, steps: 25, quiet, forgetsByItself: true },
+})

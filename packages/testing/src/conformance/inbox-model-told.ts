@@ -34,6 +34,15 @@ interface Open {
   readonly transactions: Pair<InboxTransaction<unknown>>
 }
 
+export interface ToldRules {
+  /** They are numbered. */
+  readonly events: number
+  /** Resolves when no transaction is open. */
+  readonly quiet: () => Promise<unknown>
+  /** One of the inboxes does not wait for a sweep. */
+  readonly forgetsByItself: boolean
+}
+
 /** Two inboxes that get the same commands. */
 export class Told {
   readonly #subjects: Pair<InboxUnderTest<unknown>>
@@ -42,14 +51,16 @@ export class Told {
   readonly #owners: Owner[] = []
   readonly #rights = new Map<number, Pair<OwnerToken>[]>()
   readonly #quiet: () => Promise<unknown>
+  readonly #forgetsByItself: boolean
   #open: Open | undefined
 
   constructor(
     subjects: Pair<InboxUnderTest<unknown>>,
     sessions: Pair<InboxSession<unknown>>,
-    { events, quiet }: { readonly events: number; readonly quiet: () => Promise<unknown> },
+    { events, forgetsByItself, quiet }: ToldRules,
   ) {
     this.#quiet = quiet
+    this.#forgetsByItself = forgetsByItself
     this.#events = Array.from({ length: events }, () => newEvent())
     this.#subjects = subjects
     this.#sessions = sessions
@@ -95,6 +106,7 @@ export class Told {
   async #pass(ms: number): Promise<void> {
     await this.end('rollback')
     await Promise.all(this.#subjects.map((subject) => subject.pass(ms)))
+    if (this.#forgetsByItself) await this.#sweep()
   }
 
   async #suspect(events: readonly number[]): Promise<void> {

@@ -3,7 +3,7 @@ import { type InboxSession, type Runtime, systemRuntime } from '@onceward/core/p
 import fc from 'fast-check'
 import { it } from 'vitest'
 import { type Step, stories } from './inbox-model-steps.ts'
-import { type Pair, Told } from './inbox-model-told.ts'
+import { type Pair, Told, type ToldRules } from './inbox-model-told.ts'
 import { type InboxUnderTest, registration, strangeToken } from './inbox-under-test.ts'
 
 /** The size of the property test. */
@@ -13,6 +13,8 @@ export interface InboxModelSize {
   readonly steps: number
   /** Resolves when no transaction is open: a claim that took nothing is rolled back without being waited for. */
   readonly quiet: () => Promise<unknown>
+  /** The inbox forgets events at the end of their window, without a sweep. */
+  readonly forgetsByItself?: boolean | undefined
 }
 
 const EVENTS = 3
@@ -26,11 +28,11 @@ const EVENTS = 3
 export function inboxModel(
   name: string,
   subject: () => InboxUnderTest<unknown>,
-  { quiet, runs, steps }: InboxModelSize,
+  { forgetsByItself = false, quiet, runs, steps }: InboxModelSize,
 ): void {
   it(`${name} answers random statements as the memory inbox does`, async () => {
     const property = fc.asyncProperty(stories(EVENTS, steps), (story) =>
-      tell(subject(), story, quiet),
+      tell(subject(), story, { forgetsByItself, quiet }),
     )
     await fc.assert(property, { numRuns: runs })
   }, 600_000)
@@ -39,7 +41,7 @@ export function inboxModel(
 async function tell(
   subject: InboxUnderTest<unknown>,
   story: readonly Step[],
-  quiet: InboxModelSize['quiet'],
+  rules: Pick<ToldRules, 'forgetsByItself' | 'quiet'>,
 ): Promise<void> {
   const model = memory()
   const consumer = `model ${strangeToken()}`
@@ -47,7 +49,7 @@ async function tell(
     [subject, model].map(({ inbox, runtime }) => inbox.open(registration(runtime, { consumer }))),
   )
   const [its, mine] = sessions as unknown as Pair<InboxSession<unknown>>
-  const told = new Told([subject, model], [its, mine], { events: EVENTS, quiet })
+  const told = new Told([subject, model], [its, mine], { events: EVENTS, ...rules })
   try {
     for (const step of story) await told.tell(step)
   } finally {
