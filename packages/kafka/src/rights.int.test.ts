@@ -3,41 +3,17 @@
 import { FatalError } from '@onceward/core'
 import { until } from '@onceward/testing'
 import { skipped } from '@onceward/testing/servers'
-import {
-  AclOperationTypes,
-  AclPermissionTypes,
-  AclResourceTypes,
-  ResourcePatternTypes,
-} from 'kafkajs'
+import { AclOperationTypes, AclResourceTypes } from 'kafkajs'
 import { beforeEach, describe, expect, test } from 'vitest'
+import { READER, right, WITH_RIGHTS } from './fixtures/rights.ts'
 import { billing, useKafka } from './fixtures/use-kafka.ts'
 import { consumeKafka } from './index.ts'
 
-const ADMIN = { username: 'admin', password: 'right' }
-const READER = { username: 'reader', password: 'right' }
 const { DESCRIBE, DESCRIBE_CONFIGS, READ } = AclOperationTypes
 
 describe.skipIf(skipped('kafka'))('a Kafka with rights per topic', () => {
-  const kit = useKafka({
-    user: ADMIN,
-    settings: {
-      'authorizer.class.name': 'org.apache.kafka.metadata.authorizer.StandardAuthorizer',
-      'super.users': 'User:admin;User:ANONYMOUS',
-      'listener.name.plaintext.plain.sasl.jaas.config':
-        'org.apache.kafka.common.security.plain.PlainLoginModule required ' +
-        'username="admin" password="right" user_admin="right" user_reader="right";',
-    },
-  })
+  const kit = useKafka(WITH_RIGHTS)
 
-  const right = (
-    resourceType: AclResourceTypes,
-    resourceName: string,
-    operation: AclOperationTypes,
-  ) => ({
-    ...{ resourceType, resourceName, operation, principal: 'User:reader', host: '*' },
-    resourcePatternType: ResourcePatternTypes.LITERAL,
-    permissionType: AclPermissionTypes.ALLOW,
-  })
   const allow = (topic: string, ...operations: readonly AclOperationTypes[]) =>
     kit.topics.admin.createAcls({
       acl: operations.map((operation) => right(AclResourceTypes.TOPIC, topic, operation)),
@@ -136,16 +112,5 @@ describe.skipIf(skipped('kafka'))('a Kafka with rights per topic', () => {
     expect(warned).toContainEqual([dead])
     await topics.send(orders, ['one'])
     expect((await topics.read(dead, 1)).map(({ key }) => String(key))).toEqual(['one'])
-  })
-
-  test('if the client may describe none of its topics, health names them', async () => {
-    const { topics } = kit
-    const topic = await topics.create(1)
-    const guard = billing(() => undefined)
-    await topics.admin.createAcls({ acl: [right(AclResourceTypes.GROUP, guard.consumer, READ)] })
-    const client = topics.client({ sasl: { mechanism: 'plain', ...READER } })
-    await using consumption = await consumeKafka(client, guard, { topics: [topic] })
-    const reason = expect.stringContaining(`may not describe these topics: ${topic}. Allow Read`)
-    expect(consumption.health()).toMatchObject({ state: 'recovering', reason })
   })
 })

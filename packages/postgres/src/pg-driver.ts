@@ -226,7 +226,7 @@ function claimingTexts(
 function readClaim({ claim }: BeginRequest, answers: readonly PgAnswer[]): Taken {
   const isOfFew = isOfFewRows(claim)
   if (countOf(claim) > 1 && !isOfFew) {
-    return takenIn(claim, answers.find(({ rows }) => rows[0]?.['ids'] !== undefined)?.rows[0])
+    return takenIn(answers.find(({ rows }) => rows[0]?.['ids'] !== undefined)?.rows[0])
   }
   const command = claim.kind === 'fresh' ? 'INSERT' : 'UPDATE'
   const answer = answers.find((each) => each.command === command)

@@ -164,7 +164,7 @@ export class DoneMemory {
     try {
       const name = await this.#parts.identity()
       if (name === '') return
-      // What was seen done in another history may not be done in this one.
+      // An event that was done in another history may not be done in this one.
       if (name !== this.#name) this.#untilMs.fill(0)
       this.#name = name
       this.#readAtMs = readAtMs

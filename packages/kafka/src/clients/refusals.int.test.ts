@@ -3,42 +3,18 @@
 import { ConfigurationError } from '@onceward/core'
 import { until } from '@onceward/testing'
 import { type KafkaConnection, skipped } from '@onceward/testing/servers'
-import {
-  AclOperationTypes,
-  AclPermissionTypes,
-  AclResourceTypes,
-  ResourcePatternTypes,
-} from 'kafkajs'
+import { AclOperationTypes, AclResourceTypes } from 'kafkajs'
 import { describe, expect, test } from 'vitest'
 import { CLIENTS, isMissing } from '../fixtures/clients.ts'
+import { ADMIN, READER, right, WITH_RIGHTS } from '../fixtures/rights.ts'
 import { billing, useKafka } from '../fixtures/use-kafka.ts'
 import { type ConsumeKafkaOptions, consumeKafka } from '../index.ts'
 
-const ADMIN = { username: 'admin', password: 'right' }
-const READER = { username: 'reader', password: 'right' }
 const { DESCRIBE, DESCRIBE_CONFIGS, READ } = AclOperationTypes
 
 /** What a user reads when a start cannot work yet, or never. */
 describe.skipIf(skipped('kafka'))('a start that Kafka refuses', () => {
-  const kit = useKafka({
-    user: ADMIN,
-    settings: {
-      'authorizer.class.name': 'org.apache.kafka.metadata.authorizer.StandardAuthorizer',
-      'super.users': 'User:admin;User:ANONYMOUS',
-      'listener.name.plaintext.plain.sasl.jaas.config':
-        'org.apache.kafka.common.security.plain.PlainLoginModule required ' +
-        'username="admin" password="right" user_admin="right" user_reader="right";',
-    },
-  })
-  const right = (
-    resourceType: AclResourceTypes,
-    resourceName: string,
-    operation: AclOperationTypes,
-  ) => ({
-    ...{ resourceType, resourceName, operation, principal: 'User:reader', host: '*' },
-    resourcePatternType: ResourcePatternTypes.LITERAL,
-    permissionType: AclPermissionTypes.ALLOW,
-  })
+  const kit = useKafka(WITH_RIGHTS)
 
   for (const name of Object.keys(CLIENTS)) {
     describe.skipIf(isMissing(name))(name, () => suite(name))

@@ -34,7 +34,7 @@ test('offsets are shown, and set to where an operator wants them', async () => {
     { partition: 0, nextOffset: 7, open: [], epoch: 2, generation: 2, cluster: '', group: '' },
     { partition: 1, nextOffset: 50, epoch: 1, generation: 1, cluster: 'c' },
   ])
-  // A record that waits would wait for ever. A dead one stays on record.
+  // A waiting record would never run. A dead one stays on record.
   const { rows } = await at.pool.query('select state::text from onceward.processed_events')
   expect(rows).toEqual([{ state: 'x' }])
   expect((await cli([...reset.slice(0, 5), 'none', '--to', '7'], at)).code).toBe(1)

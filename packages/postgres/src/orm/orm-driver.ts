@@ -75,7 +75,7 @@ async function begin<Tx>(
   }
   const row = JSON.parse(String(answer.rows[0]?.['answer'])) as Readonly<Record<string, unknown>>
   held.pid = Number(row['pid'])
-  const taken = takenIn(claim, row)
+  const taken = takenIn(row)
   if (taken.claimed.size === 0 && claim.kind !== 'none') return nothingClaimed(held, claim, context)
   const transaction = new BusinessTransaction({
     ...{ held, driver: parts.driver, context, budgetMs, settings: settingsIn(row) },

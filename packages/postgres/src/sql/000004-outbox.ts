@@ -22,10 +22,7 @@ create table :"schema".outbox_messages (
   due_at timestamptz,
   failed_at timestamptz,
   error text
-)
--- Relays read over the index entries of what they have deleted until a vacuum. The default would wait for a fifth of all that
--- waits.
-with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000);
+);
 
 create index outbox_messages_queued on :"schema".outbox_messages (bucket, destination, position) where state = 'q';
 create index outbox_messages_held on :"schema".outbox_messages (destination, key, position) where state in ('w', 'h');

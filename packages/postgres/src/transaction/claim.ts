@@ -104,17 +104,10 @@ export interface Taken {
   readonly xid: string | undefined
 }
 
-/** Characters of an id, and the comma behind it. */
-const ID_CHARACTERS = 37
-
 /** Reads the row of `takingTexts`. */
-export function takenIn(claim: BeginClaim, row: Readonly<Record<string, unknown>> = {}): Taken {
+export function takenIn(row: Readonly<Record<string, unknown>> = {}): Taken {
   const ids = String(row['ids'] ?? '')
-  const count = (ids.length + 1) / ID_CHARACTERS
-  const isAll = count === countOf(claim)
-  const claimed = isAll
-    ? claimedByCount(claim, count)
-    : new Set(ids === '' ? [] : (ids.split(',') as EventId[]))
+  const claimed = new Set(ids === '' ? [] : (ids.split(',') as EventId[]))
   return { claimed, xid: claimed.size === 0 ? undefined : String(row['xid']) }
 }
 
@@ -124,7 +117,7 @@ export function takenInRows(rows: readonly Readonly<Record<string, unknown>>[]):
   return { claimed, xid: claimed.size === 0 ? undefined : String(rows[0]?.['xmin']) }
 }
 
-/** The ids of a claim for at most one event, or that took all of its events: the number of rows is enough. */
+/** The ids of a claim for at most one event, where the number of rows is enough. */
 export function claimedByCount(claim: BeginClaim, rowCount: number): ReadonlySet<EventId> {
   const ids = new Set<EventId>()
   if (rowCount === 0) return ids

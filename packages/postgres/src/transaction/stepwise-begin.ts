@@ -113,7 +113,7 @@ function readClaim({ claim }: BeginRequest, { rows }: SendAnswer): Taken & { rea
   if (countOf(claim) < 2) {
     return { claimed: claimedByCount(claim, rows.length), xid: undefined, row }
   }
-  return { ...takenIn(claim, row), row }
+  return { ...takenIn(row), row }
 }
 
 type Row = Readonly<Record<string, unknown>>

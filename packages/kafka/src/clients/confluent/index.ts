@@ -57,7 +57,7 @@ const confluentClient = (config: ConfluentConfig): KafkaClientPort => ({
     const listeners = {
       'event.error': (error: unknown) => {
         const event = confluentError(error)
-        // What follows the first one says that no broker is left. Refused credentials come after a connection.
+        // The events after the first one only say that no broker is left. Refused credentials come after a connection.
         if (trouble === undefined || event.type === 'SASL_AUTHENTICATION_FAILED') trouble = event
       },
     }
