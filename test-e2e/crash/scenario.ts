@@ -111,6 +111,8 @@ async function firstWorker(testbed: Testbed, { orm, row: { death } }: Scenario):
   const severed = await severCommit(target, { text, arrives, by: 'silence' })
   const worker = testbed.spawn('first', {
     databaseUrl: through(testbed.databaseUrl, severed.proxy),
+    // As a worker that is to die at a point.
+    redisHold: 'always',
   })
   return {
     worker,

@@ -5,6 +5,8 @@ import { Redis } from 'ioredis'
 import type { WorkerConfig } from '../workers/protocol.ts'
 import type { Crashes } from './crash.ts'
 
+type RedisConfig = Pick<WorkerConfig, 'redisPort' | 'redisBudgetMs' | 'redisHold'>
+
 const PATIENT_MS = 10_000
 const RECONNECT_MS = 50
 
@@ -13,14 +15,14 @@ const RECONNECT_MS = 50
  * is found there. The others claim by need.
  */
 export function leasesOf(
-  { redisPort, redisBudgetMs = PATIENT_MS }: Pick<WorkerConfig, 'redisPort' | 'redisBudgetMs'>,
+  { redisPort, redisBudgetMs = PATIENT_MS, redisHold: hold }: RedisConfig,
   crash: Crashes,
 ): LeaseStore | undefined {
   if (redisPort === undefined) return undefined
   const client = new Redis(redisPort, { retryStrategy: () => RECONNECT_MS })
   // ioredis reconnects by itself, and prints every error if there is no listener.
   client.on('error', () => undefined)
-  const leases = redisLeases(client, { budgetMs: redisBudgetMs })
+  const leases = redisLeases(client, { budgetMs: redisBudgetMs, hold })
   if (crash.armed.length === 0) return leases
   return {
     ...leases,

@@ -98,6 +98,8 @@ export interface WorkerConfig {
   readonly runsFile: string
   /** The port of a Redis on this machine. If it is set, the guard has leases beside the inbox. */
   readonly redisPort?: number | undefined
+  /** Default: Redis is asked by need. */
+  readonly redisHold?: 'always' | undefined
   /** How long Redis may take, ms. Long by default, so that a slow Redis is not taken for one that is down. */
   readonly redisBudgetMs?: number | undefined
   /** The longest deferral, ms, so that a test need not wait for what a killed worker deferred. */
