@@ -8,7 +8,7 @@ import type { Callback, RdConfig, RdMessage, RdPartition } from './rdkafka.ts'
 const [ASSIGN, REVOKE] = [-175, -174]
 const partition = (number: number): RdPartition => ({ topic: 'orders', partition: number })
 const record = (number: number, offset: number): RdMessage => ({
-  ...{ ...partition(number), offset, timestamp: 1, key: null, value: Buffer.from('{}') },
+  ...{ ...partition(number), offset, timestamp: 1, key: null, value: Buffer.from('{}'), size: 2 },
 })
 const position = (number: number, offset: number) => ({
   ...{ topic: 'orders', partition: number, offset: BigInt(offset) },
@@ -20,6 +20,7 @@ async function connected(given: Partial<PulledEvents> = {}) {
   const { port } = handMadeGuard()
   const calls: string[] = []
   const commits: (readonly RdPartition[])[] = []
+  const pauses: string[] = []
   const consuming: Callback<readonly RdMessage[]>[] = []
   const state = { isLost: false, isConnected: true }
   let config: RdConfig = {}
@@ -47,8 +48,8 @@ async function connected(given: Partial<PulledEvents> = {}) {
     setDefaultConsumeTimeout = () => undefined
     setDefaultIsTimeoutOnlyForFirstMessage = () => undefined
     consume = (_: number, done: Callback<readonly RdMessage[]>) => void consuming.push(done)
-    pause = () => undefined
-    resume = () => undefined
+    pause = (parts: readonly RdPartition[]) => void pauses.push(`pause ${parts[0]?.partition}`)
+    resume = (parts: readonly RdPartition[]) => void pauses.push(`resume ${parts[0]?.partition}`)
     commitCb = (parts: readonly RdPartition[], done: Callback) => {
       commits.push(parts)
       done(null)
@@ -83,7 +84,7 @@ async function connected(given: Partial<PulledEvents> = {}) {
     consuming.shift()?.(null, records)
     await turns()
   }
-  return { consumer, calls, commits, consuming, state, tell, rebalance, give }
+  return { consumer, calls, commits, consuming, pauses, state, tell, rebalance, give }
 }
 
 const offsets = (fetched: readonly Fetched[]): readonly string[] =>
@@ -166,6 +167,31 @@ describe('the consumer of confluent', () => {
     expect(offsets(await fetching)).toEqual(['1/5'])
     consumer.resume([partition(0)])
     expect(offsets(await consumer.fetch(10))).toEqual(['0/5'])
+  })
+
+  // Red when librdkafka pauses each partition at once: it fetches what it drops again, up to a second after the resume.
+  test('librdkafka pauses a partition when a megabyte of it is kept, and goes on before all is given', async () => {
+    const { consumer, give, pauses, rebalance } = await connected()
+    await rebalance(ASSIGN, 0, 1)
+    pauses.length = 0
+    const large = (offset: number): RdMessage => ({ ...record(0, offset), size: 262_144 })
+    const fetching = consumer.fetch(2)
+    consumer.pause([partition(0)])
+    await give(large(5), large(6))
+    await give(large(7))
+    expect(pauses).toEqual([])
+    // As many as were asked for: an answer to a commit may be behind them.
+    consumer.resume([])
+    await give(large(8), large(9))
+    await give(record(1, 5))
+    expect(offsets(await fetching)).toEqual(['1/5'])
+    expect(pauses).toEqual(['pause 0'])
+    consumer.resume([partition(0)])
+    expect(offsets(await consumer.fetch(2))).toEqual(['0/5', '0/6'])
+    expect(pauses).toEqual(['pause 0'])
+    expect(offsets(await consumer.fetch(2))).toEqual(['0/7', '0/8'])
+    expect(pauses).toEqual(['pause 0', 'resume 0'])
+    expect(offsets(await consumer.fetch(2))).toEqual(['0/9'])
   })
 
   test('an error that ends librdkafka ends the consumer; one of a topic passes', async () => {

@@ -28,6 +28,10 @@ import { toRecord } from './record.ts'
 
 /** How long a fetch waits for records. */
 const WAIT_MS = 500
+/** Of the records of a paused partition: about one fetch. */
+const KEPT_BYTES = 1_048_576
+/** Of a record beside its value. */
+const RECORD_BYTES = 100
 /** After this time without an answer of the broker it is asked for one. */
 const LOOK_MS = 2_000
 /** librdkafka connects again by itself; after this time it is replaced, so that the reason is found and shown. */
@@ -40,6 +44,8 @@ const ASSIGN = -175
  *
  * - `consume` waits for nothing, because each wait would hold one of the four threads of the process.
  * - librdkafka gives partitions away, or begins to read new ones, when it is told so: see {@link #rebalance}.
+ * - A partition is paused here first, and by librdkafka only when more of its records come than may be kept: it drops what
+ *   it has fetched of a paused partition, and asks for it again up to a second after the last one is resumed.
  * - No call may be under way when the client disconnects: librdkafka is freed under it.
  */
 export class ConfluentConsumer implements PulledConsumer {
@@ -54,10 +60,12 @@ export class ConfluentConsumer implements PulledConsumer {
   /** The partitions whose records are given. */
   readonly #owned = new Map<string, RdPartition>()
   readonly #paused = new Set<string>()
+  /** Those of them that librdkafka has paused. */
+  readonly #held = new Set<string>()
   /** Where the partitions begin that are about to be assigned. */
   #starts = new Map<string, number | undefined>()
-  /** Records that came from librdkafka with a fetch that was under way when their partition was paused. */
-  #late: RdMessage[] = []
+  /** Records that came from librdkafka and are not given yet, in order. */
+  readonly #kept = new Map<string, Kept>()
   /** Where the log ends behind records that no consumer sees, as marks of transactions. */
   readonly #ends = new Map<string, Position>()
   #isNewMember = true
@@ -181,8 +189,8 @@ export class ConfluentConsumer implements PulledConsumer {
 
   async fetch(most: number): Promise<readonly Fetched[]> {
     this.#look()
-    const late = this.#takeLate(most)
-    if (late.length > 0) return grouped(late)
+    const kept = this.#given(most)
+    if (kept.length > 0) return kept
     const woken = this.#woken()
     const first = await this.#consume(most)
     if (first.length > 0) return first
@@ -192,12 +200,10 @@ export class ConfluentConsumer implements PulledConsumer {
 
   pause(partitions: readonly Partition[]): void {
     for (const each of partitions) this.#paused.add(nameOf(each))
-    this.#tell(() => this.#rd.pause([...partitions]))
   }
 
   resume(partitions: readonly Partition[]): void {
     for (const each of partitions) this.#paused.delete(nameOf(each))
-    this.#tell(() => this.#rd.resume([...partitions]))
     this.#wake()
   }
 
@@ -328,30 +334,41 @@ export class ConfluentConsumer implements PulledConsumer {
   }
 
   #forget(parts: readonly RdPartition[]): void {
-    const names = new Set(parts.map(nameOf))
-    for (const name of names) {
+    for (const name of parts.map(nameOf)) {
       this.#paused.delete(name)
+      this.#held.delete(name)
       this.#ends.delete(name)
+      this.#kept.delete(name)
     }
-    this.#late = this.#late.filter((each) => !names.has(nameOf(each)))
   }
 
   #consume(most: number): Promise<readonly Fetched[]> {
     return this.#alone(async () => {
       if (this.#end !== undefined) throw this.#end
       if (this.#isClosing) return []
-      const messages = await this.#received(most)
-      if (messages.length > 0) this.#answered()
-      const owned = messages.filter((each) => this.#owned.has(nameOf(each)))
-      const isPaused = (each: Partition): boolean => this.#paused.has(nameOf(each))
-      this.#late.push(...owned.filter(isPaused))
-      const ends = [...this.#ends.values()].filter((each) => this.#owned.has(nameOf(each)))
-      this.#ends.clear()
-      // A paused partition may have records that are not given yet.
-      const reached = ends.filter((each) => !isPaused(each))
-      const given = grouped(owned.filter((each) => !isPaused(each)))
-      return withEnds(given, reached)
+      for (;;) {
+        const messages = await this.#received(most)
+        if (messages.length > 0) this.#answered()
+        this.#keep(messages)
+        const given = this.#given(most)
+        // Behind records that are not wanted now there may be an answer that somebody waits for.
+        if (given.length > 0 || messages.length < most || this.#isClosing) return given
+      }
     })
+  }
+
+  #keep(messages: readonly RdMessage[]): void {
+    for (const each of messages) {
+      const name = nameOf(each)
+      if (!this.#owned.has(name)) continue
+      const kept = this.#kept.get(name) ?? { messages: [], bytes: 0 }
+      this.#kept.set(name, kept)
+      kept.messages.push(each)
+      kept.bytes += each.size + RECORD_BYTES
+      if (kept.bytes < KEPT_BYTES || !this.#paused.has(name) || this.#held.has(name)) continue
+      this.#held.add(name)
+      this.#tell(() => this.#rd.pause([each]))
+    }
   }
 
   async #received(most: number): Promise<readonly RdMessage[]> {
@@ -368,14 +385,34 @@ export class ConfluentConsumer implements PulledConsumer {
     }
   }
 
-  #takeLate(most: number): readonly RdMessage[] {
-    if (this.#late.length === 0) return []
-    const free = this.#late.filter((each) => !this.#paused.has(nameOf(each))).slice(0, most)
-    this.#late = this.#late.filter((each) => !free.includes(each))
-    return free
+  /** Records of the partitions that are not paused, and the ends of those that have no more. */
+  #given(most: number): readonly Fetched[] {
+    const given: Fetched[] = []
+    let left = most
+    for (const [name, kept] of this.#kept) {
+      if (left <= 0) break
+      if (this.#paused.has(name)) continue
+      const taken = kept.messages.splice(0, left)
+      left -= taken.length
+      for (const { size } of taken) kept.bytes -= size + RECORD_BYTES
+      if (kept.messages.length === 0) this.#kept.delete(name)
+      // Before all are given: it takes a while until more come.
+      if (kept.bytes < KEPT_BYTES / 2 && this.#held.delete(name)) {
+        this.#tell(() => this.#rd.resume(taken.slice(0, 1)))
+      }
+      given.push(...grouped(taken))
+    }
+    const reached = [...this.#ends].filter(
+      ([name]) => !(this.#paused.has(name) || this.#kept.has(name)),
+    )
+    for (const [name] of reached) this.#ends.delete(name)
+    return withEnds(
+      given,
+      reached.flatMap(([name, end]) => (this.#owned.has(name) ? [end] : [])),
+    )
   }
 
-  /** Resolves when librdkafka has something, or after {@link WAIT_MS}. */
+  /** Resolves when librdkafka has something, a partition is resumed, or after {@link WAIT_MS}. */
   async #woken(): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>()
     this.#wake = resolve
@@ -442,6 +479,11 @@ export class ConfluentConsumer implements PulledConsumer {
       // There is nothing to pause or to give away then.
     }
   }
+}
+
+interface Kept {
+  readonly messages: RdMessage[]
+  bytes: number
 }
 
 function grouped(messages: readonly RdMessage[]): readonly Fetched[] {

@@ -27,6 +27,8 @@ export interface RdMessage extends RdPosition {
   readonly key: Buffer | null
   readonly value: Buffer | null
   readonly timestamp: number
+  /** Of the value, bytes. */
+  readonly size: number
   readonly headers?: readonly Readonly<Record<string, Buffer>>[]
 }
 
