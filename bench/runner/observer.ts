@@ -4,8 +4,9 @@ import type { Stopwatch } from './stopwatch.ts'
 
 const nothing = (): void => undefined
 
-/** Without this, each message that a drain gives back would print a warning. */
-export const QUIET: Logger = {
+/** Without this, each message that a drain gives back would print a warning. Debug is off, as it is in pino by default. */
+export const QUIET: Logger & { readonly isLevelEnabled: (level: string) => boolean } = {
+  isLevelEnabled: (level) => level !== 'debug',
   debug: nothing,
   info: nothing,
   warn: nothing,

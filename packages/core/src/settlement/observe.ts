@@ -1,6 +1,6 @@
 import { isThenable } from '../concurrency/maybe-async.ts'
 import type { EventId } from '../model/brands.ts'
-import type { Delivery } from '../model/delivery.ts'
+import { type Delivery, ownGetter, withGetters } from '../model/delivery.ts'
 import { describeError } from '../model/errors.ts'
 import type { Timings } from '../model/in-flight-event.ts'
 import { isLevelEnabled, type Logger } from '../model/logger.ts'
@@ -36,7 +36,6 @@ export function observeOutcome(
   const [level, message] =
     (callerRetries && callerLineOf(callerRetries, report)) ?? lineOf(report.outcome)
   const isLogged = isLevelEnabled(logger, level)
-  // Hashing the key takes a tenth of the guard's time per delivery, so it is skipped if nothing reads the hash.
   if (observe === undefined && !isLogged) return
   const record = toRecord(options, secret, report)
   if (observe !== undefined) tellObserver(observe, record, logger)
@@ -69,11 +68,10 @@ function toRecord(
 ): OutcomeRecord {
   const { delivery, eventId, handlerMs, key, outcome, parked, settlement } = report
   const { producedAt, redelivered } = delivery
-  return {
+  const record = {
     consumer,
     source: delivery.source,
     eventId,
-    keyHash: key === undefined || secret === undefined ? undefined : hashKey(secret, key),
     attempt: 'attempt' in outcome ? outcome.attempt : 0,
     settlement,
     ...('cause' in settlement ? { cause: settlement.cause } : {}),
@@ -86,7 +84,13 @@ function toRecord(
     ...report.timings,
     totalMs: runtime.monotonic() - report.startedAtMs,
   }
+  const hash = (): string | undefined =>
+    key === undefined || secret === undefined ? undefined : hashKey(secret, key)
+  return withGetters<OutcomeRecord>(record, hash, KEY_HASH)
 }
+
+/** Computed when it is read: most hooks never do, and it takes a tenth of the guard's time per delivery. */
+const KEY_HASH = [['keyHash', ownGetter((hash: () => string | undefined) => hash())]] as const
 
 /** Nothing for a Date that is invalid: one NaN would spoil every sum of ages. */
 function ageOf(
