@@ -57,13 +57,12 @@ test('K19, K20: heartbeats are sent in time, and retries last longer than a rest
   expect(settingsOf().consumer).toMatchObject({
     sessionTimeout: 10_000,
     heartbeatInterval: 1_666,
-    maxWaitTimeInMs: 500,
+    maxWaitTimeInMs: 100,
     allowAutoTopicCreation: false,
     retry: { initialRetryTime: 100, maxRetryTime: 2_000, retries: 6 },
   })
   expect(settingsOf({ consumer: { sessionTimeout: 1_000 } }).consumer).toMatchObject({
     heartbeatInterval: 166,
-    maxWaitTimeInMs: 333,
   })
   expect(settingsOf({ consumer: { retry: { retries: 50 } } }).consumer.retry).toMatchObject({
     maxRetryTime: 2_000,
@@ -145,7 +144,7 @@ test('an undefined setting of the consumer is one that is left out', () => {
     ...{ maxWaitTimeInMs: undefined, retry: { retries: undefined } },
   } as unknown as Exclude<ConsumeKafkaOptions['consumer'], undefined>
   expect(settingsOf({ consumer }).consumer).toMatchObject({
-    ...{ allowAutoTopicCreation: false, heartbeatInterval: 1_666, maxWaitTimeInMs: 500 },
+    ...{ allowAutoTopicCreation: false, heartbeatInterval: 1_666, maxWaitTimeInMs: 100 },
     retry: { retries: 6 },
   })
 })

@@ -89,7 +89,7 @@ export const DEFAULTS: Readonly<
   // keeps its group waiting.
   sessionTimeoutMs: 10_000,
   // A resumed partition waits for the fetch that is under way.
-  maxWaitTimeMs: 500,
+  maxWaitTimeMs: 100,
 })
 
 /** The whole group is paused during this time. */
@@ -200,10 +200,9 @@ function consumerConfigOf(
 ): ConsumerSettings['consumer'] {
   const consumer = withoutUndefined(given)
   const sessionTimeout = consumer.sessionTimeout ?? defaultSessionMs(guard)
-  const maxWaitTimeInMs = Math.min(DEFAULTS.maxWaitTimeMs, Math.floor(sessionTimeout / 3))
   return {
     heartbeatInterval: Math.floor(sessionTimeout / 6),
-    maxWaitTimeInMs,
+    maxWaitTimeInMs: DEFAULTS.maxWaitTimeMs,
     // A request of the consumer must not create a deleted topic again, empty (brokers.md K23).
     allowAutoTopicCreation: false,
     ...consumer,
