@@ -19,7 +19,11 @@ export type KafkaRecord = Pick<EachMessagePayload, 'topic' | 'partition' | 'mess
  *
  * @param clusterId - Undefined if it is not known: see `wrapKafka`.
  */
-export function toDelivery(received: KafkaRecord, clusterId: string | undefined): Delivery {
+export function toDelivery(
+  received: KafkaRecord,
+  clusterId: string | undefined,
+  place?: Delivery['place'],
+): Delivery {
   const record = withOwnValues(received)
   const { topic, partition, message } = record
   const headers = toHeaders(message.headers ?? {})
@@ -39,6 +43,7 @@ export function toDelivery(received: KafkaRecord, clusterId: string | undefined)
       orderingKey: laneOf(message),
       producedAt: toDate(message.timestamp),
       raw: record,
+      ...(place !== undefined && { place }),
     },
     () => withoutValue(record),
   )

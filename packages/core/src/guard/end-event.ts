@@ -70,10 +70,11 @@ export function end(
 /** What the inbox has confirmed. What only the lease store knows is not. */
 function remember(
   { stores: { engine } }: Processing,
-  { history, member: { event } }: Received,
+  { endFlight, history, member: { event } }: Received,
   outcome: Outcome,
 ): void {
-  if (engine === undefined) return
+  // Without a flight it is known by its place.
+  if (engine === undefined || endFlight === undefined) return
   const { kind } = outcome
   if (kind === 'processed') {
     engine.seenDone.add(event, { history, result: outcome.result, ageMs: 0 })

@@ -60,15 +60,16 @@ export async function processReceived(
   }
   const open = decided.length === 0 ? events : events.filter((event) => !isOver(processing, event))
   try {
+    // Records that are known by their place need no claim, unless something happens to them.
+    const byRow = open.some(isPlaced) ? await runPlaced(processing, open) : open
     // 2. Claim: leases for all events in one round trip, if there is a lease store.
-    startFlights(processing, open)
-    const left = stores.engine === undefined ? open : recall(processing, stores.engine, open)
+    startFlights(processing, byRow)
+    const left = stores.engine === undefined ? byRow : recall(processing, stores.engine, byRow)
     if (stores.leases !== undefined) await claim(processing, stores.leases, left)
     // 3. Run: the event's row, the handler and the commit in one transaction. Steps 4 and 5 follow in `end`.
-    const byRow = left.some(isPlaced) ? await runPlaced(processing, left) : left
-    const [only] = byRow
-    if (byRow.length === 1 && only !== undefined) await runOne(processing, only)
-    else await runAll(processing, byRow)
+    const [only] = left
+    if (left.length === 1 && only !== undefined) await runOne(processing, only)
+    else await runAll(processing, left)
   } catch (error) {
     // Only a defect of onceward gets here.
     failAll(processing, open, error)

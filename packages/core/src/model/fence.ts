@@ -58,6 +58,8 @@ export interface OffsetStore {
 export interface PartitionFence {
   /** The first offset to read. */
   readonly from: number
+  /** The consumer has never had the partition before. */
+  readonly isFirst: boolean
   /** Another member has claimed the partition, so nothing of it runs here any more. */
   readonly isLost: boolean
   /** Whether the record needs no run: its place says that it is done. */

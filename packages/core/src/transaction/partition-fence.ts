@@ -27,6 +27,7 @@ export type Regime = 'done' | 'row' | 'place'
  */
 export class Fence implements PartitionFence {
   readonly id: EventId
+  readonly isFirst: boolean
   readonly #place: string
   #state: FenceState
   #low = 0
@@ -35,6 +36,7 @@ export class Fence implements PartitionFence {
 
   constructor(id: EventId, claim: PartitionClaim, state: FenceState) {
     this.id = id
+    this.isFirst = state.epoch === 1
     // The id of a topic is random, so no other cluster has it, and not every client tells that of the cluster.
     this.#place = `${claim.topicId}/${claim.partition}/${state.generation}`
     this.#state = state

@@ -38,9 +38,9 @@ export async function runTransaction(
   const budgetMs = request.signals.bounded(engine.options.deadlineMs)
   const { members, waitMs } = request
   const { seenDone } = engine
-  let likelyDone = true
-  for (const { member } of members) likelyDone &&= seenDone.has(member.event.id)
   const { move } = request
+  let likelyDone = move === undefined
+  for (const { member } of members) likelyDone &&= seenDone.has(member.event.id)
   const claim = claimOf(members, move)
   const begun = await engine.session.begin({ claim, waitMs, budgetMs, likelyDone })
   if (engine.options.observe !== undefined)

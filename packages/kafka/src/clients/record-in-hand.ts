@@ -47,8 +47,7 @@ export class RecordInHand implements InHand {
   }
 
   #made(): Delivery {
-    const made = toDelivery(this.record, this.#clusterId)
-    const delivery = this.#place === undefined ? made : copyDelivery(made, { place: this.#place })
+    const delivery = toDelivery(this.record, this.#clusterId, this.#place)
     if (!this.#isSuspect) return delivery
     const deliveryCount = this.#failures === 0 ? undefined : 1 + this.#failures
     return copyDelivery(delivery, { redelivered: true, deliveryCount })

@@ -22,3 +22,13 @@ test('records are suspects from each assignment on, and from the first fetch of 
   suspicion.fetched(first, 9_200)
   expect(suspicion.untilMs).toBe(9_700)
 })
+
+// Red when it stays infinite, or ends what another partition began.
+test('records of a partition that nobody has had before are no suspects', () => {
+  const suspicion = new Suspicion(500)
+  suspicion.assigned(1_000, true)
+  expect(suspicion.untilMs).toBe(1_000)
+  suspicion.assigned(2_000)
+  suspicion.assigned(2_100, true)
+  expect(suspicion.untilMs).toBe(2_500)
+})

@@ -22,9 +22,11 @@ export class Suspicion {
     return this.#untilMs
   }
 
-  assigned(nowMs: number): void {
+  /** @param isFirst - Nobody has had the partitions before. */
+  assigned(nowMs: number, isFirst = false): void {
     this.#fetched.clear()
-    this.#untilMs = nowMs + this.#forMs
+    const before = Number.isFinite(this.#untilMs) ? this.#untilMs : nowMs
+    this.#untilMs = isFirst ? before : nowMs + this.#forMs
   }
 
   fetched(partition: Partition, nowMs: number): void {

@@ -83,6 +83,11 @@ export class PulledBatch implements OpenBatch {
     return this.#fence?.isLost !== true
   }
 
+  /** Nobody has had the partition before, so nobody has started its records. */
+  get isFirst(): boolean {
+    return this.#fence?.isFirst === true
+  }
+
   /** What would be read next. */
   get next(): bigint {
     return this.#next

@@ -108,7 +108,7 @@ test('with offsets as identity each record has its place, and those that are don
   const settledTo = (offset: number): void => {
     fence.low = offset
   }
-  const claimed = Object.assign(fence, { settledTo, keyOf: () => '' as never })
+  const claimed = Object.assign(fence, { settledTo, isFirst: false, keyOf: () => '' as never })
   batches.assigned([{ ...ORDERS[0], offset: 40n, isCommitted: true, fence: claimed } as Start])
   const [plain, gap] = [fetchedOf(40, 2), fetchedOf(42, 6)]
   const compacted = { ...gap, records: gap.records.toSpliced(1, 3) }

@@ -90,7 +90,10 @@ export class PulledBatches implements RecordBatches {
   assigned(starts: readonly Start[]): void {
     const nowMs = this.#nowMs
     const { lanesAreUsers } = this.#options.port.settings
-    this.#suspicion.assigned(nowMs)
+    this.#suspicion.assigned(
+      nowMs,
+      starts.every(({ fence }) => fence?.isFirst === true),
+    )
     for (const start of starts) {
       const before = this.#owned.get(nameOf(start))
       if (before !== undefined) this.#lose(before)
@@ -121,7 +124,7 @@ export class PulledBatches implements RecordBatches {
       // Otherwise a drain would read the rest of the log, for nothing.
       if (this.#isStopping) this.#consumer?.pause([each])
       if (batch === undefined || this.#isStopping) continue
-      this.#suspicion.fetched(batch, nowMs)
+      if (!batch.isFirst) this.#suspicion.fetched(batch, nowMs)
       batch.append(each)
       batch.lastKnownAtMs = nowMs
     }
