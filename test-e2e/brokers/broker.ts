@@ -93,10 +93,15 @@ export interface TestServer {
   start(): Promise<RunningBroker>
 }
 
-export interface RunningBroker<Queue extends QueueUnderTest = QueueUnderTest, Options = never> {
+export interface QueueNeeds {
+  /** Its workers watch for a word on the wire. */
+  readonly isWatched?: boolean | undefined
+}
+
+export interface RunningBroker<Queue extends QueueUnderTest = QueueUnderTest, Options = object> {
   readonly server: Server<unknown>
   /** A new queue, or topic. */
-  createQueue(options?: Options): Promise<Queue>
+  createQueue(options?: Options & QueueNeeds): Promise<Queue>
   /** Closes all connections as an operator does, where the broker has such a command. */
   readonly disconnect?: (() => Promise<void>) | undefined
 }

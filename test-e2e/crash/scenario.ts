@@ -27,7 +27,7 @@ export async function play(scenario: Scenario, broker: RunningBroker): Promise<v
   const { orm, row, fate, transaction } = scenario
   await using cache = await openCache(fate)
   await using testbed = await Testbed.open({
-    queue: await broker.createQueue(),
+    queue: await broker.createQueue({ isWatched: wordOf(row) !== undefined }),
     worker: {
       ...{ orm, transaction, retryBaseMs: RETRY_MS, random: 0.5, longestDeferMs: LONGEST_DEFER_MS },
       ...{ replies: isOfReply(row), splits: row.split === true },

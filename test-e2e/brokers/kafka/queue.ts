@@ -2,6 +2,7 @@ import type { KafkaConnection } from '@onceward/testing'
 import { until } from '@onceward/testing'
 import { type Admin, Kafka, logLevel, type Producer } from 'kafkajs'
 import type { Order, Source } from '../../support/workers/protocol.ts'
+import type { QueueNeeds } from '../broker.ts'
 import type { OperatorAddress, QueueUnderTest } from '../queue-under-test.ts'
 import { type ClientName, drawnClient } from './clients.ts'
 
@@ -37,7 +38,7 @@ export interface Topic extends QueueUnderTest {
   create(): Promise<void>
 }
 
-export interface TopicOptions {
+export interface TopicOptions extends QueueNeeds {
   readonly sessionMs?: number | undefined
   readonly groupId?: string | undefined
   readonly identity?: 'offsets' | undefined
@@ -45,11 +46,18 @@ export interface TopicOptions {
   readonly client?: ClientName | undefined
 }
 
+/** The native client does not write through Node's sockets. */
+function drawnFor(isWatched = false): ClientName {
+  const drawn = drawnClient()
+  return isWatched && drawn.startsWith('confluent') ? 'platformatic' : drawn
+}
+
 export async function createTopic(
   connection: KafkaConnection,
   name: string,
   {
-    client: worker = drawnClient(),
+    isWatched,
+    client: worker = drawnFor(isWatched),
     sessionMs = 2_000,
     groupId = name,
     identity,
