@@ -13,7 +13,7 @@ import { Stopwatch } from '../runner/stopwatch.ts'
 const BATCH = 100
 /** As many as the topic has: one transaction of each is open. */
 const PARTITIONS = 4
-/** In rounds of the usual size: the records of the first half second of a round have rows. */
+/** In rounds of the usual size. */
 const LENGTHS = { bulk: 50, batch: 25 } as const
 
 type Kind = keyof typeof LENGTHS

@@ -45,7 +45,7 @@ import { FENCE_GOALS, fenceContestants, fenceRatios } from './kafka-fence.ts'
  * of them. Therefore there are fewer rounds. Each kind of work has its length, in rounds of the usual size.
  */
 const MOST_ROUNDS = 3
-const LENGTHS = { each: 5, batch: 10, read: 25 } as const
+const LENGTHS = { each: 5, batch: 20, read: 25 } as const
 
 const OTHERS = otherClients()
 
