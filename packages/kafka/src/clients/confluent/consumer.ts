@@ -14,6 +14,7 @@ import { CALL_MS, Cluster } from './cluster.ts'
 import { Commits } from './commits.ts'
 import { type ConfluentConfig, consumerConfig } from './config.ts'
 import { type ConfluentError, confluentError, notAMember, notAnswered } from './errors.ts'
+import { KeptRecords } from './kept-records.ts'
 import {
   answerOf,
   type Callback,
@@ -24,14 +25,9 @@ import {
   type RdPartition,
   type RdRebalance,
 } from './rdkafka.ts'
-import { toRecord } from './record.ts'
 
 /** How long a fetch waits for records. */
 const WAIT_MS = 500
-/** Of the records of a paused partition: about one fetch. */
-const KEPT_BYTES = 1_048_576
-/** Of a record beside its value. */
-const RECORD_BYTES = 100
 /** After this time without an answer of the broker it is asked for one. */
 const LOOK_MS = 2_000
 /** librdkafka connects again by itself; after this time it is replaced, so that the reason is found and shown. */
@@ -44,8 +40,6 @@ const ASSIGN = -175
  *
  * - `consume` waits for nothing, because each wait would hold one of the four threads of the process.
  * - librdkafka gives partitions away, or begins to read new ones, when it is told so: see {@link #rebalance}.
- * - A partition is paused here first, and by librdkafka only when more of its records come than may be kept: it drops what
- *   it has fetched of a paused partition, and asks for it again up to a second after the last one is resumed.
  * - No call may be under way when the client disconnects: librdkafka is freed under it.
  */
 export class ConfluentConsumer implements PulledConsumer {
@@ -59,13 +53,11 @@ export class ConfluentConsumer implements PulledConsumer {
   #topics: readonly string[] = []
   /** The partitions whose records are given. */
   readonly #owned = new Map<string, RdPartition>()
-  readonly #paused = new Set<string>()
-  /** Those of them that librdkafka has paused. */
-  readonly #held = new Set<string>()
   /** Where the partitions begin that are about to be assigned. */
   #starts = new Map<string, number | undefined>()
-  /** Records that came from librdkafka and are not given yet, in order. */
-  readonly #kept = new Map<string, Kept>()
+  readonly #kept = new KeptRecords((verb, partition) =>
+    this.#tell(() => this.#rd[verb]([partition])),
+  )
   /** Where the log ends behind records that no consumer sees, as marks of transactions. */
   readonly #ends = new Map<string, Position>()
   #isNewMember = true
@@ -199,11 +191,11 @@ export class ConfluentConsumer implements PulledConsumer {
   }
 
   pause(partitions: readonly Partition[]): void {
-    for (const each of partitions) this.#paused.add(nameOf(each))
+    this.#kept.pause(partitions)
   }
 
   resume(partitions: readonly Partition[]): void {
-    for (const each of partitions) this.#paused.delete(nameOf(each))
+    this.#kept.resume(partitions)
     this.#wake()
   }
 
@@ -334,12 +326,8 @@ export class ConfluentConsumer implements PulledConsumer {
   }
 
   #forget(parts: readonly RdPartition[]): void {
-    for (const name of parts.map(nameOf)) {
-      this.#paused.delete(name)
-      this.#held.delete(name)
-      this.#ends.delete(name)
-      this.#kept.delete(name)
-    }
+    this.#kept.forget(parts)
+    for (const each of parts) this.#ends.delete(nameOf(each))
   }
 
   #consume(most: number): Promise<readonly Fetched[]> {
@@ -349,26 +337,12 @@ export class ConfluentConsumer implements PulledConsumer {
       for (;;) {
         const messages = await this.#received(most)
         if (messages.length > 0) this.#answered()
-        this.#keep(messages)
+        for (const each of messages) if (this.#owned.has(nameOf(each))) this.#kept.add(each)
         const given = this.#given(most)
         // Behind records that are not wanted now there may be an answer that somebody waits for.
         if (given.length > 0 || messages.length < most || this.#isClosing) return given
       }
     })
-  }
-
-  #keep(messages: readonly RdMessage[]): void {
-    for (const each of messages) {
-      const name = nameOf(each)
-      if (!this.#owned.has(name)) continue
-      const kept = this.#kept.get(name) ?? { messages: [], bytes: 0 }
-      this.#kept.set(name, kept)
-      kept.messages.push(each)
-      kept.bytes += each.size + RECORD_BYTES
-      if (kept.bytes < KEPT_BYTES || !this.#paused.has(name) || this.#held.has(name)) continue
-      this.#held.add(name)
-      this.#tell(() => this.#rd.pause([each]))
-    }
   }
 
   async #received(most: number): Promise<readonly RdMessage[]> {
@@ -387,24 +361,8 @@ export class ConfluentConsumer implements PulledConsumer {
 
   /** Records of the partitions that are not paused, and the ends of those that have no more. */
   #given(most: number): readonly Fetched[] {
-    const given: Fetched[] = []
-    let left = most
-    for (const [name, kept] of this.#kept) {
-      if (left <= 0) break
-      if (this.#paused.has(name)) continue
-      const taken = kept.messages.splice(0, left)
-      left -= taken.length
-      for (const { size } of taken) kept.bytes -= size + RECORD_BYTES
-      if (kept.messages.length === 0) this.#kept.delete(name)
-      // Before all are given: it takes a while until more come.
-      if (kept.bytes < KEPT_BYTES / 2 && this.#held.delete(name)) {
-        this.#tell(() => this.#rd.resume(taken.slice(0, 1)))
-      }
-      given.push(...grouped(taken))
-    }
-    const reached = [...this.#ends].filter(
-      ([name]) => !(this.#paused.has(name) || this.#kept.has(name)),
-    )
+    const given = this.#kept.take(most)
+    const reached = [...this.#ends].filter(([name]) => this.#kept.isGiven(name))
     for (const [name] of reached) this.#ends.delete(name)
     return withEnds(
       given,
@@ -479,18 +437,6 @@ export class ConfluentConsumer implements PulledConsumer {
       // There is nothing to pause or to give away then.
     }
   }
-}
-
-interface Kept {
-  readonly messages: RdMessage[]
-  bytes: number
-}
-
-function grouped(messages: readonly RdMessage[]): readonly Fetched[] {
-  return [...Map.groupBy(messages, nameOf).values()].map((own) => {
-    const { topic, partition, offset } = own.at(-1) as RdMessage
-    return { topic, partition, records: own.map(toRecord), next: BigInt(offset) + 1n }
-  })
 }
 
 /** Behind the marks of transactions, which no consumer sees. */
