@@ -43,16 +43,12 @@ export function toBatches<Each extends Delivered>(
 
 /** The slots that one call of the guard occupies: one per batch, or one per group whose deliveries run in order. */
 export class SharedSlots<Each> {
-  /** Deliveries that share their slot with others. Undefined if there is one slot. */
-  readonly #shared: Map<Each, { left: number }> | undefined
+  /** Deliveries that share their slot with others. */
+  readonly #shared = new Map<Each, { left: number }>()
   readonly busy: number
-  #left: number
 
   constructor(sharing: readonly (readonly Each[])[]) {
     this.busy = sharing.length
-    this.#left = sharing[0]?.length ?? 0
-    if (sharing.length === 1) return
-    this.#shared = new Map()
     for (const members of sharing) {
       if (members.length === 1) continue
       const slot = { left: members.length }
@@ -62,10 +58,6 @@ export class SharedSlots<Each> {
 
   /** Notes that the settlement of a delivery is known, once for each. Answers whether its slot is free now. */
   known(each: Each): boolean {
-    if (this.#shared === undefined) {
-      this.#left -= 1
-      return this.#left === 0
-    }
     const slot = this.#shared.get(each)
     if (slot === undefined) return true
     slot.left -= 1

@@ -1,12 +1,13 @@
 import { expect, test } from 'vitest'
 import { changed, changedInbox, silent } from '../../fixtures/inbox.ts'
 import { createShift } from '../../fixtures/shift.ts'
-import { memoryInbox, toDelivery } from '../../memory/index.ts'
+import { memoryInbox, memoryLeases, toDelivery } from '../../memory/index.ts'
 import type { Delivery, GuardEvent } from '../../model/delivery.ts'
 import { CommitUnknownError, FatalError } from '../../model/errors.ts'
 import type { PartitionClaim, PartitionFence } from '../../model/fence.ts'
 import { portOf } from '../../model/guard-port.ts'
 import type { Inbox, InboxTransaction } from '../../model/inbox.ts'
+import type { LeaseStore } from '../../model/lease-store.ts'
 import type { Settlement } from '../../model/settlement.ts'
 import { createGuard } from '../guard.ts'
 
@@ -16,7 +17,7 @@ const CLAIM: PartitionClaim = {
 }
 
 /** Records of one partition. The effect of a run is its offset. */
-function setUp(inbox: Inbox<undefined> = memoryInbox()) {
+function setUp(inbox: Inbox<undefined> = memoryInbox(), leases?: LeaseStore) {
   const shift = createShift()
   const effects: number[] = []
   const claims: string[] = []
@@ -41,6 +42,7 @@ function setUp(inbox: Inbox<undefined> = memoryInbox()) {
     {
       consumer: 'billing',
       inbox: watched,
+      leases,
       logger: silent,
       transaction: 'batch',
       runtime: shift.runtime,
@@ -77,8 +79,18 @@ const by = (settlement: Settlement): string =>
   settlement.kind === 'ack' ? settlement.by : settlement.kind
 const ends = (settlements: readonly Settlement[]): readonly string[] => settlements.map(by)
 
-test('clean records have no rows, and are done by their place', async () => {
-  const { claim, claims, effects, guard } = setUp()
+// Red when they are claimed as events with keys are, or remembered by their ids.
+test('clean records have no rows and no leases, and are done by their place', async () => {
+  let leased = 0
+  const leases = memoryLeases()
+  const counting: LeaseStore = {
+    ...leases,
+    claim: (asked) => {
+      leased += asked.length
+      return leases.claim(asked)
+    },
+  }
+  const { claim, claims, effects, guard } = setUp(memoryInbox(), counting)
   const fence = await claim()
   expect(ends(await guard.processBatch(records(fence, [0, 1, 2])))).toEqual([
     ...['processed', 'processed', 'processed'],
@@ -86,8 +98,11 @@ test('clean records have no rows, and are done by their place', async () => {
   expect(ends(await guard.processBatch(records(fence, [1, 2, 3])))).toEqual([
     ...['duplicate', 'duplicate', 'processed'],
   ])
-  expect({ effects, claims }).toEqual({ effects: [0, 1, 2, 3], claims: ['move', 'move'] })
+  expect({ effects, claims, leased }).toEqual({
+    ...{ effects: [0, 1, 2, 3], claims: ['move', 'move'], leased: 0 },
+  })
   const next = await claim()
+  expect([fence.isFirst, next.isFirst]).toEqual([true, false])
   expect([next.from, next.isDone(3), next.isDone(4)]).toEqual([4, true, false])
   await guard.close()
 })
