@@ -57,6 +57,11 @@ test('a schedule does not depend on what ran before it in the same process', asy
   expect(backwards.toReversed()).toEqual(forwards)
 })
 
+test('a reply that its guard gave up may still be on its way when the guard has drained', async () => {
+  // One process is frozen for 15 s inside `afterCommit`, while the other one drains.
+  expect((await runPlan(drawPlan(999_000_828))).violation).toBeUndefined()
+})
+
 interface World {
   readonly name: string
   readonly states: number

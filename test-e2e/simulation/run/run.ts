@@ -79,6 +79,20 @@ function unfinished({ audit, broker, database }: World): string {
   return `not every event has ended: ${states.join(', ')}; broker ${left}; outbox ${unsent}`
 }
 
+/** Calls that a guard gives up at a deadline: to a dead-letter place, and those of the user's `afterCommit`. */
+const GIVEN_UP: readonly string[] = ['dead-letter', 'reply']
+
+/**
+ * Whether the operation may go on after a drain: a step of a handler whose lease was lost (see `pauses`), or a call that
+ * was given up, whose request, answer or end comes later.
+ */
+function isGivenUp(label: string): boolean {
+  return HANDLER_STEPS.includes(label) || GIVEN_UP.some((verb) => isOf(verb, label))
+}
+
+const isOf = (verb: string, label: string): boolean =>
+  [`${verb}>`, `${verb}<`, `${verb} cut!`].includes(label)
+
 /** Everything is shut down; nothing may be held afterwards. */
 export async function endAll(world: World, choose: Choose): Promise<void> {
   const { audit, database, members, scheduler } = world
@@ -100,16 +114,15 @@ export async function endAll(world: World, choose: Choose): Promise<void> {
   }
   if (isDraining()) return audit.violate('a drain does not end')
   for (const { life, links } of members.filter((member) => member !== undefined)) {
-    // A handler whose lease was lost may still run, as in `pauses`: its run has been given up. So has the call to a
-    // dead-letter place that hangs, whose answer or end may come later.
-    const others = ['dead-letter<', 'dead-letter cut!', ...HANDLER_STEPS]
-    if (scheduler.waiting(life).some(({ label }) => !others.includes(label)))
-      audit.violate(`${life.name} still waits after its drain`)
+    const open = scheduler.waiting(life).filter(({ label }) => !isGivenUp(label))
+    if (open.length > 0) {
+      const labels = open.map(({ label }) => label).join(', ')
+      audit.violate(`${life.name} still waits after its drain: ${labels}`)
+    }
     if (scheduler.timersOf(life) > life.pauses)
       audit.violate(`${life.name} has timers after its drain`)
     for (const link of Object.values(links)) {
-      // A dead-letter place may answer long after its call was given up.
-      const left = link.inFlight.filter((verb) => verb !== 'dead-letter')
+      const left = link.inFlight.filter((verb) => !GIVEN_UP.includes(verb))
       if (left.length > 0) audit.violate(`${life.name} has calls in flight after its drain`)
     }
   }
