@@ -24,7 +24,6 @@ import {
 } from '../load/effects.ts'
 import { grow } from '../load/growth.ts'
 import { startProxyProcess } from '../load/proxy-process.ts'
-import { measureSharedCases } from '../load/shared-cases.ts'
 import { claimAndWrite, claimAndWriteAll, openStatements } from '../load/statements.ts'
 import { processorMeter } from '../runner/processor-time.ts'
 import type { Benchmark } from '../runner/report.ts'
@@ -65,14 +64,7 @@ export async function guardBenchmark(scale: Scale): Promise<Benchmark> {
   await createEffects(near.pool)
   const statements = await openStatements(url, CONCURRENCY)
   try {
-    const benchmark = await measure({ ...near, statements }, distant, scale)
-    const cases = await measureSharedCases(near.pool, url, scale)
-    return {
-      ...benchmark,
-      values: { ...benchmark.values, ...cases.values },
-      ratios: { ...benchmark.ratios, ...cases.ratios },
-      goals: [...benchmark.goals, ...cases.goals],
-    }
+    return await measure({ ...near, statements }, distant, scale)
   } finally {
     await statements.end()
   }
@@ -86,8 +78,7 @@ async function measure(
   const meter = await processorMeter(near.pool)
   const all = [...contestants(near), ...statementsAlone(near.statements)]
   const { rates, costs } = await alternateMetered(all, scale, () => meter)
-  const isFar = ({ name }: Contestant): boolean =>
-    ['unguarded', 'guarded-each', 'guarded-auto'].includes(name)
+  const isFar = ({ name }: Contestant): boolean => name === 'unguarded' || name === 'guarded-each'
   const farRates = await alternate(contestants(distant).filter(isFar), scale)
   const values = Object.fromEntries([
     ...[...rates].map(([name, round]) => [name, median(round)]),
@@ -105,10 +96,6 @@ async function measure(
       'each-of-by-hand': ratioOf(rates, 'guarded-each', 'by-hand'),
       'shared-of-by-hand': ratioOf(rates, 'guarded-each-shared', 'by-hand'),
       'each-1ms': ratioOf(farRates, 'guarded-each', 'unguarded'),
-      auto: ratioOf(rates, 'guarded-auto', 'unguarded'),
-      'auto-of-each': ratioOf(rates, 'guarded-auto', 'guarded-each'),
-      'auto-64': ratioOf(rates, 'guarded-auto-64', 'unguarded'),
-      'auto-1ms': ratioOf(farRates, 'guarded-auto', 'guarded-each'),
       batch: ratioOf(rates, 'guarded-batch', 'unguarded'),
       'batch-of-batch': ratioOf(rates, 'guarded-batch', 'unguarded-batch'),
       bulk: ratioOf(rates, 'guarded-bulk', 'unguarded'),
@@ -121,9 +108,6 @@ async function measure(
       { name: 'each-of-by-hand', least: 1 },
       { name: 'shared-of-by-hand', least: 0.9 },
       { name: 'each-1ms', least: 0.93 },
-      { name: 'auto', least: 1.3 },
-      { name: 'auto-64', least: 1.3 },
-      { name: 'auto-1ms', least: 0.98 },
       { name: 'batch-of-batch', least: 0.8 },
       { name: 'bulk-of-bulk', least: 0.35 },
       { name: 'bytes per event', most: 120 },
@@ -135,15 +119,13 @@ async function measure(
  * Each contestant has a table of its own, as the insert by hand has: an insert costs more the more rows there are, and
  * those of `bulk` are ten times those of `each`. `batch` has the usual schema, whose growth is weighed.
  */
-const SCHEMAS = ['onceward', 'bench_each', 'bench_auto', 'bench_shared', 'bench_bulk'] as const
+const SCHEMAS = ['onceward', 'bench_each', 'bench_shared', 'bench_bulk'] as const
 
 /** A pool and the guards on it. */
 export interface Testbed extends AsyncDisposable {
   readonly pool: Pool
   /** On a pool of its own. */
   readonly each: Guard
-  /** On a pool of its own, and events share transactions by themselves. */
-  readonly auto: Guard
   /** On the pool of all. */
   readonly shared: Guard
   readonly batch: Guard
@@ -177,7 +159,6 @@ async function openTestbed(connectionString: string): Promise<Testbed> {
   const testbed = {
     pool,
     each: guard('bench-each', { inbox: own('bench_each') }),
-    auto: guard('bench-auto', { inbox: own('bench_auto'), transaction: 'auto' }),
     shared: guard('bench-shared', { inbox: pgInbox(pool, { schema: 'bench_shared' }) }),
     batch: guard('bench-batch', { inbox: own('onceward'), transaction: 'batch' }),
     bulk,
@@ -185,20 +166,18 @@ async function openTestbed(connectionString: string): Promise<Testbed> {
   return {
     ...testbed,
     [Symbol.asyncDispose]: async () => {
-      const { auto, each, shared, batch } = testbed
-      await Promise.all([auto, each, shared, batch, bulk].map((guard) => guard.close()))
+      const { each, shared, batch } = testbed
+      await Promise.all([each, shared, batch, bulk].map((guard) => guard.close()))
       await pool.end()
     },
   }
 }
 
-const run =
-  (work: (delivery: Delivery) => Promise<void>, inHand = CONCURRENCY) =>
-  async (events: number) => {
-    await inLanes(Array.from({ length: WARM_UP }, toDelivery), inHand, work)
-    const deliveries = Array.from({ length: events }, toDelivery)
-    return () => inLanes(deliveries, inHand, work)
-  }
+const run = (work: (delivery: Delivery) => Promise<void>) => async (events: number) => {
+  await inLanes(Array.from({ length: WARM_UP }, toDelivery), CONCURRENCY, work)
+  const deliveries = Array.from({ length: events }, toDelivery)
+  return () => inLanes(deliveries, CONCURRENCY, work)
+}
 const runBatches =
   (work: (slice: readonly Delivery[]) => Promise<void>) => async (events: number) => {
     const first = Array.from({ length: WARM_UP }, () => [toDelivery()])
@@ -209,7 +188,7 @@ const runBatches =
     return () => inLanes(slices, CONCURRENCY, work)
   }
 
-function contestants({ pool, auto, each, shared, batch, bulk }: Testbed): readonly Contestant[] {
+function contestants({ pool, each, shared, batch, bulk }: Testbed): readonly Contestant[] {
   const again = (guard: Guard) => async (events: number) => {
     const slices = Array.from({ length: events / BATCH }, () =>
       Array.from({ length: BATCH }, toDelivery),
@@ -228,11 +207,6 @@ function contestants({ pool, auto, each, shared, batch, bulk }: Testbed): readon
       prepare: run((delivery) => settle(shared, [delivery], 'processed')),
     },
     { name: 'guarded-each', prepare: run((delivery) => settle(each, [delivery], 'processed')) },
-    { name: 'guarded-auto', prepare: run((delivery) => settle(auto, [delivery], 'processed')) },
-    {
-      name: 'guarded-auto-64',
-      prepare: run((delivery) => settle(auto, [delivery], 'processed'), 4 * CONCURRENCY),
-    },
     {
       name: 'unguarded-batch',
       factor: 5,

@@ -10,7 +10,7 @@ export interface Scenario {
   readonly broker: BrokerName
   readonly row: Row
   readonly fate: Fate
-  readonly transaction: 'each' | 'batch' | 'auto'
+  readonly transaction: 'each' | 'batch'
   readonly to: 'the restarted process' | 'another process'
   /** The ORM of the workers' handlers. Left out: they have a client of pg. */
   readonly orm?: OrmName | undefined
@@ -63,7 +63,7 @@ export function everyScenario(broker: BrokerName): readonly Scenario[] {
     fates
       .filter((fate) => row.leased !== true || fate !== 'absent')
       .flatMap((fate) =>
-        (['each', 'batch', 'auto'] as const).flatMap((transaction) =>
+        (['each', 'batch'] as const).flatMap((transaction) =>
           (['the restarted process', 'another process'] as const).map(
             (to): Scenario => ({ broker, row, fate, transaction, to }),
           ),

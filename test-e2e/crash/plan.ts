@@ -27,7 +27,7 @@ export interface Blow {
 export interface Plan {
   readonly seed: number
   readonly broker: BrokerName
-  readonly transaction: 'each' | 'batch' | 'auto'
+  readonly transaction: 'each' | 'batch'
   readonly hasRedis: boolean
   /** Every other worker runs the code of this commit. */
   readonly beside?: string | undefined
@@ -65,7 +65,7 @@ const APART = 500
 /** Everything random about a round. The same seed makes the same plan, but the timing differs between runs. */
 export function planRound({ seed, broker, events: count, beside }: PlanOptions): Plan {
   const dice = diceOf(seed)
-  const transaction = (['each', 'batch', 'auto'] as const)[Math.floor(dice.next() * 3)] ?? 'each'
+  const transaction = dice.next() < 0.5 ? 'each' : 'batch'
   const hasRedis = dice.next() < 0.75
   const events = Array.from({ length: count }, (_, index) => orderOf(index, dice))
   const blowsOf = (target: Target): readonly Blow[] => {

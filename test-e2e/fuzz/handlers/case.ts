@@ -122,7 +122,7 @@ function createWorkers(shared: Shared): () => Worker {
     const pool = newPool(shared)
     const options = {
       consumer,
-      runtime: { ...clock.runtime, sharePlan: () => ({ size: 100, width: 1 }) },
+      runtime: clock.runtime,
       logger: silent,
       concurrency: plan.concurrency,
       deadlineMs: DEADLINE_MS,

@@ -8,7 +8,7 @@ import { STEPS } from './steps.ts'
 export function drawPlan(seed: number): Plan {
   const dice = createDice(seed).apart('handlers')
   const driver = dice.pick<Plan['driver']>(['pg', 'pg', 'kysely', 'kysely', 'memory'])
-  const mode = dice.pick<Plan['mode']>(['each', 'auto', 'batch', 'batch', 'together'])
+  const mode = dice.pick<Plan['mode']>(['each', 'each', 'batch', 'batch', 'together'])
   const isOneWorker = driver === 'memory' || dice.chance(0.8)
   const shape = { driver, mode } as const
   const plan = {

@@ -260,7 +260,7 @@ function note(
   if (fact.doomed !== undefined || fact.isLoose) return
   fact.doomed = 'an error left the handler'
   // A backend dies a moment after its end was asked for: then another run of the transaction may notice it first.
-  if (plan.mode !== 'each' && runs.some(({ isLost }) => isLost)) return
+  if (plan.mode === 'batch' && runs.some(({ isLost }) => isLost)) return
   surprises.push(`${what} failed: ${describe(error)}`)
 }
 

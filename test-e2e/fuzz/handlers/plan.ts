@@ -8,7 +8,7 @@ export type EndName = string
 export interface Plan {
   readonly driver: 'pg' | 'kysely' | 'memory'
   /** `together`: a handler of batches. */
-  readonly mode: 'each' | 'batch' | 'auto' | 'together'
+  readonly mode: 'each' | 'batch' | 'together'
   readonly leases: 'none' | 'memory' | 'postgres' | 'redis'
   /** The guards make their pools themselves, from a connection string. On pg alone. */
   readonly hasOwnPool: boolean

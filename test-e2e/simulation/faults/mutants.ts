@@ -17,19 +17,6 @@ export const MUTANTS: readonly Mutant[] = [
     ],
   },
   {
-    name: 'T10-neighbours-of-a-failure-are-processed',
-    trap: 'T10',
-    what: 'events whose shared transaction was rolled back are acknowledged as if it had been committed',
-    edits: [
-      {
-        file: 'guard/gathering.ts',
-        find: 'const again = rest.length > 1 ? await this.#share(rest) : rest',
-        replace:
-          "const again: typeof rest = []; for (const each of rest) { each.run.onOutcome(each.member, { kind: 'processed', attempt: 1 }, undefined); each.resolve() }",
-      },
-    ],
-  },
-  {
     name: 'T2-done-is-accepted-again',
     trap: 'T2',
     what: 'the state is part of the key, so a redelivery after done is inserted beside it',

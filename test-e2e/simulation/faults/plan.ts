@@ -79,8 +79,7 @@ export type Broker = 'queue' | 'fifo' | 'channel' | 'log'
 export interface Plan {
   readonly seed: number
   readonly composition: 'inbox' | 'inbox+leases' | 'leases'
-  /** `auto`: events in hand share always or by chance, because so few of them teach the guard nothing. */
-  readonly transaction: 'each' | 'batch' | 'auto'
+  readonly transaction: 'each' | 'batch'
   /** Leases beside an inbox are taken only for what may be a copy. */
   readonly isByNeed?: boolean | undefined
   readonly broker: Broker
@@ -137,13 +136,6 @@ const LABELS = [
   'defer>',
 ] as const
 
-function drawTransaction(dice: Dice, composition: Plan['composition']): Plan['transaction'] {
-  if (composition === 'leases') return 'each'
-  // Drawn apart, so that the rest of a plan stays what it was.
-  const chosen = dice.chance(0.4) ? 'batch' : 'each'
-  return dice.apart('auto').chance(0.4) ? 'auto' : chosen
-}
-
 /** Everything about one schedule but its interleaving, from its seed. */
 export function drawPlan(seed: number): Plan {
   const dice = createDice(seed).apart('plan')
@@ -162,7 +154,7 @@ export function drawPlan(seed: number): Plan {
   return {
     seed,
     composition,
-    transaction: drawTransaction(dice, composition),
+    transaction: composition !== 'leases' && dice.chance(0.4) ? 'batch' : 'each',
     isByNeed: dice.apart('by-need').chance(0.5),
     broker,
     processes: dice.pick([2, 2, 2, 1, 3]),

@@ -252,13 +252,10 @@ export class World {
   }
 
   #guardOptions(life: Life, links: Member['links']): Parameters<typeof createGuard>[0] {
-    const { composition, isPlain, maxAttempts, transaction } = this.plan
+    const { composition, maxAttempts, transaction } = this.plan
     const common = {
       consumer: CONSUMER,
-      runtime:
-        transaction === 'auto'
-          ? sharing(life.runtime, isPlain ? undefined : this.dice.apart(`sharing-${life.name}`))
-          : life.runtime,
+      runtime: life.runtime,
       logger: LOGGER,
       leaseMs: 6_000,
       retry: { attempts: maxAttempts, baseMs: 500, maxMs: 3_000 },
@@ -338,19 +335,3 @@ export class World {
     return createQueue({ kind: plan.broker, visibilityMs }, messages, clock)
   }
 }
-
-/** Whatever is in hand at one moment shares a transaction, or what holds turns at any moment: more often than it is learned. */
-function sharing(runtime: Runtime, dice: Dice | undefined): Runtime {
-  const turning = dice?.chance(0.5) === true ? dice : undefined
-  const sharePlan = (): SharePlan => turning?.pick(SHARE_PLANS) ?? SHARE_PLANS[0]
-  return { ...runtime, sharePlan, nextTurn: queueMicrotask }
-}
-
-type SharePlan = ReturnType<NonNullable<Runtime['sharePlan']>>
-
-const SHARE_PLANS: readonly [SharePlan, ...SharePlan[]] = [
-  { size: 100, width: 1 },
-  { size: 1, width: 8 },
-  { size: 2, width: 2 },
-  { size: 100, width: 8 },
-]

@@ -93,7 +93,7 @@ export interface WorkerConfig {
   readonly name: string
   readonly databaseUrl: string
   readonly source: Source
-  readonly transaction: 'each' | 'batch' | 'auto'
+  readonly transaction: 'each' | 'batch'
   /** The handler appends a line for every run before anything else, so that SIGKILL loses no line. */
   readonly runsFile: string
   /** The port of a Redis on this machine. If it is set, the guard has leases beside the inbox. */

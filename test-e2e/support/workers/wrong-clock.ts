@@ -6,8 +6,6 @@ export function runtimeOf(config: Pick<WorkerConfig, 'clockOffsetMs' | 'random'>
   const { clockOffsetMs = 0, random } = config
   return {
     ...systemRuntime,
-    // With `transaction: 'auto'`: a worker dies before it has learned anything.
-    sharePlan: () => ({ size: 100, width: 1 }),
     now: () => (systemRuntime.now() + clockOffsetMs) as ReturnType<Runtime['now']>,
     ...(random === undefined ? {} : { random: () => random }),
   }

@@ -172,12 +172,10 @@ export class Running<Loop extends ConsumerLoop> implements Consumption {
         ? (outage?.reason ?? this.#notice)
         : this.#options.describe(this.#fatal.error)
     const outages = this.#outages()
-    const eventsPerTransaction = this.#options.port.sharePlan?.()?.size
     return {
       state,
       inFlight: dispatcher.inFlight,
       settleFailures: settling.settleFailures,
-      ...(eventsPerTransaction === undefined ? {} : { eventsPerTransaction }),
       ...(outages.length === 0 ? {} : { outages }),
       ...(lastProgressAt === undefined ? {} : { lastProgressAt }),
       ...(reason === undefined ? {} : { reason }),

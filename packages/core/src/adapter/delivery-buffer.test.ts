@@ -42,8 +42,8 @@ function findStartable(pending: readonly Each[], limits: StartLimits): Startable
 
 /** A buffer whose guard and timers do what the test says. */
 function openBuffer(
-  transaction: 'each' | 'batch' | 'auto',
-  { concurrency = 2, batchSize = 3, lingerMs = 0, size = 1, hasRoom = (): boolean => true } = {},
+  transaction: 'each' | 'batch',
+  { concurrency = 2, batchSize = 3, lingerMs = 0, hasRoom = (): boolean => true } = {},
 ) {
   const calls: Call[] = []
   const timers: { fire: () => void; isCancelled: boolean }[] = []
@@ -66,7 +66,6 @@ function openBuffer(
     runtime: { monotonic: () => 0, setTimer },
     logger: { error: () => undefined },
     run,
-    sharePlan: () => ({ size, width: concurrency }),
   } as unknown as GuardPort
   const pending = new PendingDeliveries<Each>({
     ...{ port, settings: { lingerMs }, findStartable, hasRoom },
@@ -101,17 +100,6 @@ test('no more groups run than the guard has slots, and a freed slot is filled in
   expect(calls.map(({ ids }) => ids)).toEqual([[0, 1, 2], [3]])
   expect(told.map(({ id }) => id)).toEqual([0, 2])
   expect(pending.size + buffer.running).toBe(2)
-})
-
-test.each([
-  [1, 2],
-  [3, 6],
-  [100, 16],
-])('with `auto` and transactions of up to %d events, %d deliveries are in hand', (size, inHand) => {
-  const { buffer, pending, calls } = openBuffer('auto', { concurrency: 2, batchSize: 100, size })
-  pending.add(Array.from({ length: 20 }, (_, id) => each(id)))
-  buffer.dispatch()
-  expect(calls.flatMap(({ ids }) => ids)).toHaveLength(inHand)
 })
 
 test('a batch starts when it is full or when its first delivery has waited for lingerMs', () => {

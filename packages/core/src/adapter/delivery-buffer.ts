@@ -90,23 +90,15 @@ export class DeliveryBuffer<Each extends Delivered, Answer> {
 
   /** Starts as much as the guard has slots for. */
   dispatch(): void {
-    const { settings, signals, pending } = this.#options
+    const { port, settings, signals, pending } = this.#options
     while (!signals.stop.aborted) {
-      const free = this.#slots - this.#busySlots
+      const free = port.settings.concurrency - this.#busySlots
       if (free <= 0) return
       const groups = this.#isBatch ? Number.POSITIVE_INFINITY : free
       const call = pending.take({ groups, deliveries: settings.batchSize })
       if (call === undefined) return
       this.#run(call)
     }
-  }
-
-  /** Deliveries that may share a transaction are handed over for each of them: the guard gathers what it has in hand. */
-  get #slots(): number {
-    const { port } = this.#options
-    const { concurrency } = port.settings
-    if (port.settings.transaction !== 'auto') return concurrency
-    return concurrency * Math.min(MOST_SHARING, port.sharePlan?.()?.size ?? 1)
   }
 
   /** Settles a delivery that the guard is not handed. */
@@ -162,9 +154,6 @@ export class DeliveryBuffer<Each extends Delivered, Answer> {
     })
   }
 }
-
-/** Deliveries in hand for each transaction. More gain little, and wait in vain when the guard stops sharing. */
-const MOST_SHARING = 8
 
 /** A callback that runs at the end of this turn of the event loop, once, however often it is asked for. */
 export function oncePerTurn(callback: () => void): () => void {

@@ -37,8 +37,6 @@ export interface Health {
   readonly reason?: string | undefined
   /** What failed when it was last asked, also that without which the consumer is `running`. Left out if nothing did. */
   readonly outages?: readonly DependencyOutage[] | undefined
-  /** With `transaction: 'auto'`: most events that share a transaction now. 1: each event has its own. */
-  readonly eventsPerTransaction?: number | undefined
   /** Settlements that the broker refused since the start. Their messages return, and the store recognizes them. */
   readonly settleFailures: number
 }

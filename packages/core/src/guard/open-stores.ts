@@ -17,24 +17,19 @@ import { DoneMemory } from '../transaction/done-memory.ts'
 import type { Engine, HandlerCall } from '../transaction/engine.ts'
 import { watchTx } from '../transaction/handler-context.ts'
 import { createLateReleases } from '../transaction/release-later.ts'
-import { SharePolicy } from '../transaction/share-policy.ts'
 import { decodeAgain } from './decode-again.ts'
-import { Gathering } from './gathering.ts'
 
 /** The open stores of a guard. */
 export type OpenStores = OpenInbox | OpenLeases
 
 export interface OpenInbox extends OpenedStores {
   readonly engine: Engine
-  /** With `transaction: 'auto'`. */
-  readonly gathering: Gathering | undefined
   readonly leases: OpenedLeases | undefined
 }
 
 /** Without an inbox the lease store is the only one. */
 export interface OpenLeases extends OpenedStores {
   readonly engine: undefined
-  readonly gathering?: undefined
   readonly leases: OpenedLeases
 }
 
@@ -116,10 +111,6 @@ async function open(
       'runs with no recorded result are released later: check the database of the inbox',
     )
   })
-  const policy =
-    options.transaction === 'auto'
-      ? new SharePolicy(slots.size, options.runtime.sharePlan)
-      : undefined
   const engine: Engine = {
     options,
     session,
@@ -130,15 +121,14 @@ async function open(
     heldBackoff,
     lateReleases,
     txWatch: watchTx(options),
-    sharing: { apartUntilMs: undefined, policy },
+    sharing: { apartUntilMs: undefined },
     seenDone: new DoneMemory({
       identity: () => track(reads, session.identity()),
       runtime: options.runtime,
       dedupWindowMs: options.dedupWindowMs,
     }),
   }
-  const gathering = policy && new Gathering(engine, policy)
-  return { engine, gathering, leases, secret: session.secret, slots, reads, localCounts }
+  return { engine, leases, secret: session.secret, slots, reads, localCounts }
 }
 
 /** Without an inbox no event runs while claims get no answer, so consumers pause (design.md §5). */

@@ -3,9 +3,9 @@ import type { MaybeAsync } from '../concurrency/maybe-async.ts'
 import { type Claimed, claimLeases, type Leases } from '../lease/claim.ts'
 import { isHeldElsewhere } from '../lease/wait-for-holder.ts'
 import type { Delivery } from '../model/delivery.ts'
+import type { InFlightEvent } from '../model/in-flight-event.ts'
 import { runBatch } from '../transaction/batch.ts'
 import type { Engine } from '../transaction/engine.ts'
-import { type PendingEvent, toPendingEvent } from '../transaction/pending-event.ts'
 import { end, failAll, isOver } from './end-event.ts'
 import { parkEvents } from './park-events.ts'
 import { observeParts, type Parts } from './parts.ts'
@@ -174,14 +174,9 @@ function runLanes(processing: Processing, lanes: readonly Lane[]): Promise<unkno
   const waiting = lanes.filter(isLaneWaiting)
   const ready = waiting.length === 0 ? lanes : lanes.filter((lane) => !isLaneWaiting(lane))
   return Promise.all([
-    inTurns(ready, { width: lanesAtATime(stores), stop }, (lane) => runLane(processing, lane)),
+    inTurns(ready, { width: stores.slots.size, stop }, (lane) => runLane(processing, lane)),
     inTurns(waiting, { width: WAITING_LANES, stop }, (lane) => runLane(processing, lane)),
   ])
-}
-
-/** Events that may share a transaction wait for each other and not for a slot. */
-function lanesAtATime({ gathering, slots }: Processing['stores']): number {
-  return gathering === undefined ? slots.size : slots.size * LARGEST_BATCH
 }
 
 async function runLane(processing: Processing, lane: Lane): Promise<void> {
@@ -311,31 +306,19 @@ function runRows(
   events: readonly Received[],
 ): Promise<void> {
   const run = batchRunOf(processing, engine, events)
-  const { gathering } = processing.stores
-  const [only] = events
-  if (gathering !== undefined && events.length === 1 && only !== undefined) {
-    const { member } = only
-    return gathering.run({ member, run, alone: (pending) => runPendings(run, pending) })
-  }
-  return runPendings(
-    run,
-    events.map(({ member }) => toPendingEvent(member)),
-  )
+  const members = events.map(({ member }) => member)
+  const slot = engine.slots.tryAcquire()
+  return slot === undefined ? waitForSlot(run, members) : runBatch(run, members, slot)
 }
 
 type BatchRun = Parameters<typeof runBatch>[0]
 
-function runPendings(run: BatchRun, pending: readonly PendingEvent[]): Promise<void> {
-  const slot = run.engine.slots.tryAcquire()
-  return slot === undefined ? waitForSlot(run, pending) : runBatch(run, pending, slot)
-}
-
-async function waitForSlot(run: BatchRun, pending: readonly PendingEvent[]): Promise<void> {
+async function waitForSlot(run: BatchRun, members: readonly InFlightEvent[]): Promise<void> {
   const { engine, onOutcome, signals } = run
   const { runtime } = engine.options
   const slot = await takeSlot({ slots: engine.slots, runtime, signals })
-  if (typeof slot === 'function') await runBatch(run, pending, slot)
-  else for (const { member } of pending) onOutcome(member, slot, undefined)
+  if (typeof slot === 'function') await runBatch(run, members, slot)
+  else for (const member of members) onOutcome(member, slot, undefined)
 }
 
 function batchRunOf(processing: Processing, engine: Engine, events: readonly Received[]): BatchRun {

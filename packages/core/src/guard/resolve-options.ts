@@ -142,8 +142,8 @@ function impossibleTogether(options: object, caller: string): readonly string[] 
   >
   const problems: readonly (readonly [boolean, string])[] = [
     [
-      caller === 'createBatchGuard' && (transaction === 'each' || transaction === 'auto'),
-      `Expected no \`transaction: '${String(transaction)}'\` for \`createBatchGuard\`: its handler gets all events of one transaction. Leave it out, or use \`createGuard\`.`,
+      caller === 'createBatchGuard' && transaction === 'each',
+      "Expected no `transaction: 'each'` for `createBatchGuard`: its handler gets all events of one transaction. Leave it out, or use `createGuard`.",
     ],
     [
       dedup !== undefined && (inbox !== undefined || leases !== undefined),

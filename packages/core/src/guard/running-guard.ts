@@ -16,7 +16,7 @@ import type {
   GuardSettings,
   RunHooks,
 } from '../model/guard-port.ts'
-import type { Release, SharePlan } from '../model/runtime.ts'
+import type { Release } from '../model/runtime.ts'
 import type { Settlement } from '../model/settlement.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import type { Outcome } from '../settlement/outcome.ts'
@@ -195,10 +195,6 @@ export class RunningGuard implements GuardPort {
       ...(leases === undefined ? [] : [{ dependency: 'leases' as const, error: leases.error }]),
       ...this.#publisher.outages(),
     ]
-  }
-
-  sharePlan(): SharePlan | undefined {
-    return this.#stores?.gathering?.plan()
   }
 
   backlog(): Backlog | undefined {

@@ -4,7 +4,7 @@ import type { Delivery, DeliverySource } from './delivery.ts'
 import { ConfigurationError } from './errors.ts'
 import type { PartitionClaim, PartitionFence } from './fence.ts'
 import type { Logger } from './logger.ts'
-import type { Runtime, SharePlan } from './runtime.ts'
+import type { Runtime } from './runtime.ts'
 import type { DeferCause, Settlement } from './settlement.ts'
 
 /** Options of one call of `process` or `processBatch`. */
@@ -50,7 +50,7 @@ export interface GuardSettings {
   readonly dedupWindowMs: number
   readonly maxAttempts: number
   readonly retryMaxMs: number
-  readonly transaction: 'each' | 'batch' | 'auto'
+  readonly transaction: 'each' | 'batch'
   readonly hasInbox: boolean
   readonly hasLeases: boolean
   /** Options that need what the offset fence does not keep: a redelivery, or several events of one record. */
@@ -147,8 +147,6 @@ export interface GuardPort {
   onDemand(): (hooks?: Pick<RunHooks, 'stop' | 'abort' | 'budgetMs'>) => Promise<void>
   /** Writes what the lease store has not been told yet: nothing waits for done marks. Never rejects. */
   flush?(): Promise<void>
-  /** How events share transactions now, with `transaction: 'auto'`. Undefined otherwise, and before the stores are open. */
-  sharePlan?(): SharePlan | undefined
   /** Of a guard that runs its events later: what waited some seconds ago. Undefined before the first look. */
   backlog(): Backlog | undefined
   /** Dependencies whose last call failed, including those that the guard can work without. */

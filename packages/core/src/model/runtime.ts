@@ -4,13 +4,6 @@ import type { EpochMs } from './brands.ts'
  * Time, randomness and ids. The engine gets them only from here, so that it runs unchanged on a simulated clock.
  */
 export interface Runtime {
-  /**
-   * How events share transactions with `transaction: 'auto'`. For tests: by default the guard learns it from what its
-   * handlers take.
-   */
-  readonly sharePlan?: (() => SharePlan) | undefined
-  /** Calls back when the other work of this turn of the event loop has run. For simulations: Node's own by default. */
-  readonly nextTurn?: ((callback: () => void) => void) | undefined
   /** Wall clock. */
   now(): EpochMs
   /** Milliseconds on a monotonic clock. */
@@ -30,14 +23,6 @@ export interface Runtime {
     delayMs: number,
     options?: { readonly keepAlive: boolean },
   ): () => void
-}
-
-/** How many events share a transaction, and how many transactions run at the same time. */
-export interface SharePlan {
-  /** Most events in one transaction. 1: each event has a transaction of its own. */
-  readonly size: number
-  /** Most transactions at the same time. */
-  readonly width: number
 }
 
 /** Ends what was granted. A second call does nothing. */

@@ -278,12 +278,8 @@ export interface InboxGuardOptions<Payload, Tx, Decoded = unknown>
   /** A fast path that answers duplicates and live claims without Postgres. Postgres still decides. Default: none. */
   readonly leases?: LeaseStore | undefined
   readonly dedup?: undefined
-  /**
-   * `each` (default): one transaction per event. `batch`: one for the received events, which is bisected when one of them
-   * fails. `auto`: events that are in hand at the same time share a transaction while their handlers are quick; the more of
-   * them fail, the fewer share one; otherwise as `each`.
-   */
-  readonly transaction?: 'each' | 'batch' | 'auto' | undefined
+  /** One transaction per event (default), or one for the received events, which is bisected when one of them fails. */
+  readonly transaction?: 'each' | 'batch' | undefined
   readonly onTakeover?: undefined
   readonly onStoreDown?: undefined
 }

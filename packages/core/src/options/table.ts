@@ -154,13 +154,13 @@ export const OPTIONS: OptionTable = {
       "The decoded body before the schema, so that a new default in the schema does not turn redeliveries into conflicts. Set a function if producers stamp each send ('sentAt').",
   },
   transaction: {
-    type: "'each' | 'batch' | 'auto'",
+    type: "'each' | 'batch'",
     default: 'each',
-    rule: oneOf('each', 'batch', 'auto'),
+    rule: oneOf('each', 'batch'),
     meaning:
-      "With an inbox. 'each': one transaction per event. 'batch': one for all received events, which is bisected when one fails. 'auto': events in hand share a transaction while their handlers are quick and few of them fail.",
+      'With an inbox: one transaction per event, or one for all received events, which is bisected when one fails.',
     reason:
-      "'each' isolates failures. 'batch' is several times faster if events do not compete for the same rows. 'auto' learns from what the handlers take, and makes transactions smaller the more events fail.",
+      "'each' isolates failures. 'batch' is several times faster if events do not compete for the same rows. With `batch: { lingerMs: 0 }` of the adapter it shares what is in hand and waits for no more.",
   },
   concurrency: {
     type: 'integer',

@@ -119,7 +119,6 @@ function splitAt(
   at: PendingEvent | undefined,
 ): void {
   queue.failures += 1
-  if (at !== undefined) at.failedBeside = true
   if (queue.failures >= FAILURES_BEFORE_SINGLES) {
     toSingles(queue, claimed)
     return

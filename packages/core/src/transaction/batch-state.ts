@@ -20,8 +20,6 @@ export interface Batch {
     outcome: Outcome,
     handlerMs: number | undefined,
   ) => void
-  /** One transaction runs, and members that have no outcome after it are left to the caller. */
-  readonly isOnce?: boolean | undefined
   /** The members that have no outcome yet, in delivery order. */
   readonly pending: Set<PendingEvent>
 }

@@ -1,5 +1,6 @@
 import { ALONE_WAIT_MS } from '../concurrency/alone-lock.ts'
 import { overtaking } from '../concurrency/lanes.ts'
+import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { Release } from '../model/runtime.ts'
 import {
   abandon,
@@ -11,7 +12,7 @@ import {
 } from './after-failure.ts'
 import { type Batch, deferHeld, endAll, endDuplicates, endEvent, failBatch } from './batch-state.ts'
 import type { Engine } from './engine.ts'
-import { laneOf, type PendingEvent, type Phase } from './pending-event.ts'
+import { laneOf, type PendingEvent, type Phase, toPendingEvent } from './pending-event.ts'
 import type { PartRequest } from './running.ts'
 import { fromStoredState } from './stored-state.ts'
 import { runTransaction } from './transaction.ts'
@@ -30,11 +31,11 @@ const MOST_READS = 4
  */
 export async function runBatch(
   run: Omit<Batch, 'pending'>,
-  members: readonly PendingEvent[],
+  members: readonly InFlightEvent[],
   slot: Release,
 ): Promise<void> {
   try {
-    const batch: Batch = { ...run, pending: new Set(members) }
+    const batch: Batch = { ...run, pending: new Set(members.map(toPendingEvent)) }
     while (batch.pending.size > 0) {
       if (run.signals.isStopping()) {
         endAll(batch, [...batch.pending], { kind: 'abandoned', reason: 'closing' })
@@ -46,7 +47,6 @@ export async function runBatch(
       } catch (error) {
         failBatch(batch, part.members, error)
       }
-      if (run.isOnce === true) return
     }
   } finally {
     slot()
@@ -280,7 +280,6 @@ async function runBisecting(
       }
       const following = end && afterRun(queue, next, end)
       if (following !== undefined) await following
-      if (batch.isOnce === true) return
     }
   } finally {
     hold()
@@ -317,7 +316,7 @@ function without(
 }
 
 /** A handler for whole batches sees its own settings only, so its events are never kept apart. */
-export function mayShare({ options, sharing: { apartUntilMs } }: Engine): boolean {
+function mayShare({ options, sharing: { apartUntilMs } }: Engine): boolean {
   return apartUntilMs === undefined || options.runtime.monotonic() >= apartUntilMs
 }
 
@@ -336,7 +335,6 @@ function afterRun(
   end: TransactionEnd,
 ): Promise<void> | undefined {
   const { batch } = queue
-  noteTrouble(batch.engine, members, end)
   if (end.kind !== 'committed') {
     if (!hasStoreFailed(end)) batch.engine.breaker.succeeded()
     return afterTransaction(queue, members, end).catch((error: unknown) =>
@@ -347,28 +345,6 @@ function afterRun(
   if (end.unclaimed.length > 0) readAgain(end.unclaimed)
   endCommitted(batch, end)
   return undefined
-}
-
-/** What a transaction per event would have kept from the neighbours. */
-const TROUBLES = ['budget', 'settings', 'serialization', 'ended'] as const
-
-function noteTrouble(
-  { options, sharing: { policy } }: Engine,
-  members: readonly PendingEvent[],
-  end: TransactionEnd,
-): void {
-  if (policy === undefined || end.kind === 'committed') return
-  const nowMs = options.runtime.monotonic()
-  if (end.kind === 'failed' && end.failure.kind === 'handler') {
-    // An event that failed beside others and fails alone too says nothing new.
-    if (members.some(({ runs }) => runs === 1)) policy.failed(members.length, nowMs)
-    return
-  }
-  const isTrouble =
-    end.kind === 'failed'
-      ? TROUBLES.some((kind) => kind === end.failure.kind)
-      : end.kind === 'held' && members.length > 1
-  if (isTrouble) policy.troubled(members.length, nowMs)
 }
 
 async function afterTransaction(

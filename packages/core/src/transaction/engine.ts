@@ -9,7 +9,6 @@ import type { ResolvedOptions } from '../options/resolved-options.ts'
 import type { DoneMemory } from './done-memory.ts'
 import type { TxWatch } from './handler-context.ts'
 import type { LateReleases } from './release-later.ts'
-import type { SharePolicy } from './share-policy.ts'
 
 /** The user's function, for one event or for all events of a transaction. */
 export type HandlerCall =
@@ -37,6 +36,4 @@ export interface Engine {
 export interface Sharing {
   /** Until then each event gets its own transaction, because a handler changed settings; on the monotonic clock. */
   apartUntilMs: number | undefined
-  /** With `transaction: 'auto'`. */
-  readonly policy?: SharePolicy | undefined
 }

@@ -21,8 +21,6 @@ export interface PendingEvent {
   /** Number of handler runs in this batch. */
   runs: number
   handlerMs: number | undefined
-  /** Its handler failed in a transaction that it shared. */
-  failedBeside: boolean
 }
 
 export function toPendingEvent(member: InFlightEvent): PendingEvent {
@@ -35,7 +33,6 @@ export function toPendingEvent(member: InFlightEvent): PendingEvent {
     reads: 0,
     runs: 0,
     handlerMs: undefined,
-    failedBeside: false,
   }
 }
 

@@ -1,5 +1,4 @@
 import { isPromise, type MaybeAsync } from '../concurrency/maybe-async.ts'
-import type { StopSignals } from '../concurrency/stop-signals.ts'
 import type { EventId } from '../model/brands.ts'
 import type { GuardEvent } from '../model/delivery.ts'
 import {
@@ -46,8 +45,6 @@ export async function runTransaction(
   if (engine.options.observe !== undefined)
     addTime(membersOf(members), 'claimMs', runtime.monotonic() - askedAtMs)
   if (begun.kind !== 'open') return begun
-  const { policy } = engine.sharing
-  const openedAtMs = policy === undefined ? 0 : runtime.monotonic()
   // The process was frozen. The server has ended the transaction, and a new owner may have run the event.
   const isPast = runtime.monotonic() - askedAtMs >= budgetMs
   const running = toRunning(engine, request, begun)
@@ -63,13 +60,7 @@ export async function runTransaction(
         ? await runOneByOne(running, call.handler)
         : await runTogether(running, call.handler)
     if (failed !== undefined) return endOf(running, failed)
-    const ranAtMs = policy === undefined ? 0 : runtime.monotonic()
     const answer = await commit(running)
-    if (policy !== undefined && answer.kind === 'committed') {
-      const handlersMs = ranAtMs - openedAtMs
-      const aroundMs = runtime.monotonic() - askedAtMs - handlersMs
-      policy.committed({ events: running.claimed.length, handlersMs, aroundMs })
-    }
     return endOf(running, answer.kind === 'committed' ? undefined : commitFailure(running, answer))
   } catch (error) {
     // An error of onceward's own must not leave a transaction open: its rows would be held until the process ends.
@@ -120,18 +111,8 @@ function runOneByOne(
   })
 }
 
-function scopeOf(running: Running): HandlerScope {
-  const { engine, hold, transaction } = running
-  const signals = signalsOf(running)
+function scopeOf({ engine, hold, signals, transaction }: Running): HandlerScope {
   return { options: engine.options, signals, hold, transaction, txWatch: engine.txWatch }
-}
-
-/** Longest run of the handlers of a transaction that events share by themselves, ms: one that hangs holds its neighbours. */
-const SHARED_MS = 1_000
-
-function signalsOf({ claimed, engine, signals }: Running): StopSignals {
-  if (engine.sharing.policy === undefined || claimed.length === 1) return signals
-  return { ...signals, bounded: (limitMs) => Math.min(SHARED_MS, signals.bounded(limitMs)) }
 }
 
 /** Undefined: the inbox stores no messages. */

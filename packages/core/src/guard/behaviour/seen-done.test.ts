@@ -72,7 +72,7 @@ test('a copy of what this process has done asks the inbox nothing, and carries t
   await guard.close()
 })
 
-test.each(['each', 'batch', 'auto'] as const)(
+test.each(['each', 'batch'] as const)(
   'copies among new events are left out of the transactions: %s',
   async (transaction) => {
     const { guard, seen } = await setUp(undefined, { transaction })
