@@ -275,15 +275,7 @@ test('a producer whose clock is ahead does not make a negative age', async () =>
 test('every metric that is recorded is in the list, with its unit', async () => {
   const sdk = createSdk()
   const observe = meterObserver({ meterProvider: sdk.meterProvider })
-  observe({
-    ...RECORD,
-    handlerMs: 1,
-    claimMs: 1,
-    commitMs: 1,
-    transactionEvents: 1,
-    messageAgeMs: 1,
-    parked: true,
-  })
+  observe({ ...RECORD, handlerMs: 1, claimMs: 1, commitMs: 1, messageAgeMs: 1, parked: true })
   watch(
     sdk,
     watched(async () => FIGURES),

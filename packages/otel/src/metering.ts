@@ -38,14 +38,13 @@ function createRecorder(meter: Meter): (record: OutcomeRecord) => void {
   const deliveries = counter(meter, DELIVERY_METRICS.deliveries)
   const duration = histogram(meter, DELIVERY_METRICS.processDuration)
   const attempts = histogram(meter, DELIVERY_METRICS.attempts)
-  const events = histogram(meter, DELIVERY_METRICS.events)
   const times = [
     [histogram(meter, DELIVERY_METRICS.claim), 'claimMs'],
     [histogram(meter, DELIVERY_METRICS.commit), 'commitMs'],
     [histogram(meter, DELIVERY_METRICS.age), 'messageAgeMs'],
   ] as const
   return (record) => {
-    const { attempt, consumer, handlerMs, settlement, transactionEvents } = record
+    const { attempt, consumer, handlerMs, settlement } = record
     const source = sourceOf(record.source)
     const from = { ...source, [CONVENTIONS.consumer]: consumer }
     if (begun.get(source)?.has(consumer) !== true) {
@@ -60,7 +59,6 @@ function createRecorder(meter: Meter): (record: OutcomeRecord) => void {
       // A producer's clock may be ahead.
       if (tookMs !== undefined) instrument.record(Math.max(0, tookMs) / SECOND_MS, from)
     }
-    if (transactionEvents !== undefined) events.record(transactionEvents, from)
     if (handlerMs === undefined) return
     attempts.record(attempt, { ...from, [OWN.outcome]: settlement.kind })
     const operation = { ...from, [CONVENTIONS.operation]: PROCESS, ...errorType(record) }

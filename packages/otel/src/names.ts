@@ -65,7 +65,7 @@ const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 
 
 /** What `meterObserver()` records for each delivery. */
 export const DELIVERY_METRICS: Table<
-  'processDuration' | 'deliveries' | 'attempts' | 'claim' | 'commit' | 'events' | 'age'
+  'processDuration' | 'deliveries' | 'attempts' | 'claim' | 'commit' | 'age'
 > = {
   processDuration: {
     name: CONVENTIONS.processDuration,
@@ -107,15 +107,6 @@ export const DELIVERY_METRICS: Table<
     meaning: 'Time until `COMMIT` was answered.',
     attributes: FROM,
     buckets: SECONDS,
-  },
-  events: {
-    name: 'onceward.transaction.events',
-    kind: 'histogram',
-    unit: '{event}',
-    meaning:
-      "Events of a committed transaction: 1 with `transaction: 'each'`, more where events share transactions.",
-    attributes: FROM,
-    buckets: [1, 2, 4, 8, 16, 32, 64, 100],
   },
   age: {
     name: 'onceward.message.age',

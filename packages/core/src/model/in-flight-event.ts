@@ -3,12 +3,10 @@ import type { DeadLetterRef } from './dead-letter.ts'
 import { copyBody, type Delivery, type GuardEvent, ownGetter, withGetters } from './delivery.ts'
 import type { IdentifiedEvent } from './inbox.ts'
 
-/** Facts that only an observer asks for. Mutable: each step adds its own. */
+/** Times that only an observer asks for. Mutable: each step adds its own. */
 export interface Timings {
   claimMs?: number
   commitMs?: number
-  /** Of the first event of a transaction: how many it had. */
-  transactionEvents?: number
 }
 
 /** An event in flight: identified, and claimed if there is a lease store. */

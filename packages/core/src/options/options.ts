@@ -73,8 +73,6 @@ export interface OutcomeRecord {
   readonly handlerMs?: number | undefined
   /** Milliseconds until COMMIT was answered; none when it was not sent. */
   readonly commitMs?: number | undefined
-  /** Of the first event of each committed transaction: how many events it had. None for the others. */
-  readonly transactionEvents?: number | undefined
   /** Milliseconds from the delivery to its settlement. */
   readonly totalMs: number
 }

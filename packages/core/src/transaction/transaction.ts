@@ -288,10 +288,6 @@ function commit({
   const askedAtMs = runtime.monotonic()
   return transaction.commit(stores).then((answer) => {
     addTime(membersOf(claimed), 'commitMs', runtime.monotonic() - askedAtMs)
-    const timings = claimed[0]?.member.timings
-    if (answer.kind === 'committed' && timings !== undefined) {
-      timings.transactionEvents = claimed.length
-    }
     return answer
   })
 }
