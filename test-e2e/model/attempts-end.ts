@@ -1,4 +1,4 @@
-import { spend } from './attempts-environment.ts'
+import { chains } from './attempts-chain.ts'
 import {
   advance,
   bad,
@@ -15,6 +15,7 @@ import {
   rowOf,
   setState,
   singles,
+  spend,
 } from './attempts-rows.ts'
 import { givesUp } from './attempts-run.ts'
 import type { AttemptsState, AttemptsWorld, Behaviour, Fiber, Member } from './attempts-state.ts'
@@ -107,7 +108,7 @@ function isCutOff({ events, fiber: before, state, step, world }: Turn): void {
       `the connection is lost in the run of e${events}`,
       (after, fiber) => {
         spend(after, 'lost')
-        after.orphans.push({ holds: fiber.holds, isCommitting: false })
+        after.orphans.push({ holds: fiber.holds, isCommitting: false, behind: [] })
         abandon(after, fiber)
         advance(fiber, world)
       },
@@ -139,7 +140,9 @@ function isCutOff({ events, fiber: before, state, step, world }: Turn): void {
   })
 }
 
-function commits({ events, state, step, world }: Turn): void {
+function commits(turn: Turn): void {
+  const { events, state, step, world } = turn
+  chains(turn)
   step(`COMMIT of e${events} is answered`, (after, fiber) => {
     commit(after, fiber.holds)
     for (const index of fiber.part?.members ?? []) memberOf(fiber, index).result = 'ack'
@@ -150,7 +153,7 @@ function commits({ events, state, step, world }: Turn): void {
     `COMMIT of e${events} is not answered`,
     (after, fiber) => {
       spend(after, 'lost')
-      after.orphans.push({ holds: fiber.holds, isCommitting: true })
+      after.orphans.push({ holds: fiber.holds, isCommitting: true, behind: [] })
       Object.assign(fiber, { holds: [], at: 'unknown' })
       // Counted apart by the text; here it is a fault that explains the attempt.
       if (fiber.part?.isCounted) for (const event of eventsOf(fiber)) hit(after, world, event)

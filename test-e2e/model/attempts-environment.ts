@@ -1,3 +1,4 @@
+import { goOn } from './attempts-chain.ts'
 import {
   begin,
   commit,
@@ -7,19 +8,9 @@ import {
   isLocked,
   recordOf,
   rowOf,
+  spend,
 } from './attempts-rows.ts'
-import type {
-  Add,
-  AttemptsFaults,
-  AttemptsState,
-  AttemptsWorld,
-  Fiber,
-  Member,
-} from './attempts-state.ts'
-
-export function spend(state: AttemptsState, fault: keyof AttemptsFaults): void {
-  state.left[fault] -= 1
-}
+import type { Add, AttemptsState, AttemptsWorld, Fiber, Member } from './attempts-state.ts'
 
 /** What happens without a process: time, servers that notice a dead client, the broker and the operator. */
 export function ofEnvironment(state: AttemptsState, world: AttemptsWorld, add: Add): void {
@@ -50,7 +41,7 @@ interface Turn {
 }
 
 function ofOrphans({ orphans }: AttemptsState, add: Add): void {
-  for (const [index, { holds, isCommitting }] of orphans.entries()) {
+  for (const [index, { behind, holds, isCommitting }] of orphans.entries()) {
     add(`the server rolls back e${holds} of a dead client`, (after) => {
       after.orphans.splice(index, 1)
     })
@@ -58,6 +49,7 @@ function ofOrphans({ orphans }: AttemptsState, add: Add): void {
     add(`the server commits e${holds} of a dead client`, (after) => {
       after.orphans.splice(index, 1)
       commit(after, holds)
+      goOn(after, behind)
     })
   }
 }

@@ -1,9 +1,11 @@
 import {
+  type AttemptsFaults,
   type AttemptsState,
   type AttemptsWorld,
   type Fiber,
   type Member,
   type Part,
+  type Process,
   type Record,
   type Row,
   Violation,
@@ -11,6 +13,10 @@ import {
 
 export function bad(why: string): never {
   throw new Violation(why)
+}
+
+export function spend(state: AttemptsState, fault: keyof AttemptsFaults): void {
+  state.left[fault] -= 1
 }
 
 export const rowOf = (state: AttemptsState, event: number): Row => state.rows[event] as Row
@@ -100,11 +106,30 @@ export function crash(
     if (fiber.part?.isCounted) {
       for (const event of eventsOf(fiber)) hit(state, world, event, poison)
     }
-    if (fiber.holds.length > 0)
-      state.orphans.push({ holds: fiber.holds, isCommitting: fiber.at === 'commit' })
+    if (fiber.holds.length > 0) {
+      const isCommitting = fiber.at === 'commit'
+      const behind = isCommitting ? behindOf(process, world) : []
+      state.orphans.push({ holds: fiber.holds, isCommitting, behind })
+    }
   }
   process.fibers = process.fibers.map(() => null)
   process.waiters = []
+}
+
+/** What the text of a transaction would begin behind its COMMIT, if its process dies now. */
+function behindOf(process: Process, world: AttemptsWorld): readonly number[] {
+  const [slot] = ridersOf(process, world)
+  return slot === undefined ? [] : eventsOf(process.fibers[slot] as Fiber)
+}
+
+/** Fibers that may ride: those that are about to claim first deliveries, and hold nothing. */
+export function ridersOf({ fibers }: Process, { rules }: AttemptsWorld): readonly number[] {
+  if (!rules.chains) return []
+  return [...fibers.keys()].filter((slot) => {
+    const fiber = fibers[slot]
+    if (!fiber || fiber.holds.length > 0 || fiber.index > 0) return false
+    return fiber.at === 'claim'
+  })
 }
 
 /** At most one member anywhere has the token that is in the row. */

@@ -1,5 +1,4 @@
 import { count, countLocked, takeLock } from './attempts-count.ts'
-import { spend } from './attempts-environment.ts'
 import {
   advance,
   begin,
@@ -13,6 +12,7 @@ import {
   rowOf,
   setState,
   singles,
+  spend,
 } from './attempts-rows.ts'
 import type { Turn } from './attempts-turn.ts'
 

@@ -49,6 +49,10 @@ export interface AttemptsRules {
   readonly parksKnown: boolean
   /** Only if it still waits or runs, under the row's lock. */
   readonly parksOpen: boolean
+  /** The text that commits an event begins the next one that waits in its process (design.md §15). */
+  readonly chains: boolean
+  /** A COMMIT that rolled back is no error, and the text goes on behind it: its command tag says so. */
+  readonly readsTag: boolean
 }
 
 /** How often each fault may happen. */
@@ -185,8 +189,8 @@ export interface AttemptsState {
   records: Record[]
   /** Copies at the broker: first deliveries, and suspects. */
   queue: [number, number][]
-  /** Transactions whose client is gone. */
-  orphans: { holds: number[]; isCommitting: boolean }[]
+  /** Transactions whose client is gone. `behind`: what the rest of the text claims after COMMIT. */
+  orphans: { holds: number[]; isCommitting: boolean; behind: readonly number[] }[]
   processes: Process[]
   leases: {
     state: 'absent' | 'live' | 'expired' | 'waiting' | 'due' | 'done' | 'dead'

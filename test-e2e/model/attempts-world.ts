@@ -18,6 +18,7 @@ export const FIRST: AttemptsRules = {
   ...{ buriesLost: false, trustsAnyRow: false },
   ...{ leasesCount: false, leasesKeepDead: false, takesLeaseAttempt: false },
   ...{ parksKnown: true, parksOpen: true },
+  ...{ chains: false, readsTag: true },
 }
 export const YOUNG: AttemptsRules = { ...FIRST, trustsYoung: true }
 export const POLLED: AttemptsRules = { ...YOUNG, pollerPublishes: true }
@@ -28,6 +29,8 @@ export const FIXED: AttemptsRules = {
 }
 /** What design.md asks for. */
 export const TEXT: AttemptsRules = { ...FIXED, trustsYoung: true }
+/** The same, and a text that commits an event begins the next one. */
+export const CHAINED: AttemptsRules = { ...TEXT, chains: true }
 /** The count under the row lock instead of the five-second rule: correct, too. */
 export const LOCKED: AttemptsRules = { ...FIXED, countsInTransaction: true }
 
@@ -58,6 +61,8 @@ export function world(
 
 export const TWO: Shape = { fibers: 2 }
 export const ONE_PROCESS: Shape = { fibers: 2, processes: 1 }
+/** One process with two batches at a time. */
+export const TWO_BATCHES: Shape = { fibers: 2, processes: 1, isBatch: true }
 export const BATCH: Shape = { isBatch: true }
 /** Webhooks with `run: 'later'`, beside a process with the setting of before. */
 export const PARKING: Shape = { mayPark: true }

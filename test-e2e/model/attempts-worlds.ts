@@ -2,6 +2,7 @@ import {
   BATCH,
   BURIED,
   BURNT,
+  CHAINED,
   EARLY,
   FALSE_LETTER,
   FIXED,
@@ -14,6 +15,7 @@ import {
   STUCK,
   TEXT,
   TWO,
+  TWO_BATCHES,
   world,
 } from './attempts-world.ts'
 import type { World } from './world.ts'
@@ -157,6 +159,26 @@ export const TEXT_WORLDS: readonly World[] = [
     { ...TEXT, parksOpen: false },
     { crash: 1, duplicate: 1, fail: 1, drain: 1 },
     { ...PARKING, breaks: LOST },
+  ),
+  // The text that commits an event begins the next one. In R5 a COMMIT without an error counts as
+  // committed.
+  world('R1: chained OO', 'OO', CHAINED, { crash: 1, lost: 1 }, ONE_PROCESS),
+  world('R2: chained fO', 'fO', CHAINED, { crash: 1, fail: 1, drain: 1 }, ONE_PROCESS),
+  world('R3: chained O, copies', 'O', CHAINED, { duplicate: 2, lost: 1 }, TWO),
+  world('R4: chained KO', 'KO', CHAINED, { duplicate: 1 }, ONE_PROCESS),
+  world(
+    'R5: the tag is not read',
+    'fO',
+    { ...CHAINED, readsTag: false },
+    { fail: 1 },
+    { ...ONE_PROCESS, breaks: LOST },
+  ),
+  world(
+    'R6: chained OO batch',
+    'OO',
+    CHAINED,
+    { crash: 1, lost: 1 },
+    { ...TWO_BATCHES, isLarge: true },
   ),
   // The clock of the database is set back. In Q4 a count that lies ahead belongs to a live owner, as it once did.
   world('Q1: clock O', 'O', TEXT, { crash: 2, duplicate: 1, clock: 1 }),
