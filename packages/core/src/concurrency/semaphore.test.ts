@@ -1,6 +1,6 @@
-import { expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { Clock } from '../fixtures/clock.ts'
-import { createSemaphore, type SlotWait } from './semaphore.ts'
+import { createSemaphore, type SlotWait, type Ticket } from './semaphore.ts'
 import { stopSignals } from './stop-signals.ts'
 
 test('slots are granted up to the limit, then in order of arrival', async () => {
@@ -97,10 +97,10 @@ test('waiting for a slot takes as long per waiter, however many wait', async () 
   const { whenStopping } = stopSignals([stop.signal])
   /** Processor time of this process: waiting for a busy machine is not work. */
   const workPerWaiter = async (waiters: number): Promise<number> => {
-    const { acquire } = createSemaphore(1)
+    const semaphore = createSemaphore(1)
     const before = process.cpuUsage()
     const done = Array.from({ length: waiters }, async () =>
-      (await acquire({ stop: whenStopping }))?.(),
+      (await semaphore.acquire({ stop: whenStopping }))?.(),
     )
     await Promise.all(done)
     const { system, user } = process.cpuUsage(before)
@@ -114,4 +114,64 @@ test('waiting for a slot takes as long per waiter, however many wait', async () 
   }
   // Twenty where each waiter looks at all others.
   expect(Math.min(...ratios)).toBeLessThan(8)
+})
+
+describe('a waiter with a ticket', () => {
+  const waiting = async (stop?: SlotWait['stop']) => {
+    const semaphore = createSemaphore(1)
+    const held = await semaphore.acquire()
+    const ticket: Ticket = {}
+    const granted = semaphore.acquire({ ticket, stop })
+    const later = semaphore.acquire()
+    return { semaphore, held, ticket, granted, later }
+  }
+
+  test('gets the slot of another holder out of the line', async () => {
+    const { granted, held, later, semaphore, ticket } = await waiting()
+    expect(semaphore.nextTicket()).toBe(ticket)
+    ticket.turn?.step()
+    expect(semaphore.nextTicket()).toBeUndefined()
+    const slot = () => held?.()
+    ticket.turn?.pass(slot)
+    expect(await granted).toBe(slot)
+    expect(ticket.turn).toBeUndefined()
+    slot()
+    expect(await later).toBeTypeOf('function')
+    expect(semaphore.isAwaited()).toBe(false)
+  })
+
+  test('comes first when it goes back, or has the slot that is free meanwhile', async () => {
+    const { granted, held, later, ticket } = await waiting()
+    ticket.turn?.step()
+    ticket.turn?.goBack()
+    held?.()
+    const slot = await granted
+    ticket.turn?.step()
+    slot?.()
+    expect(await later).toBeTypeOf('function')
+
+    const alone = createSemaphore(1)
+    const only = await alone.acquire()
+    const second: Ticket = {}
+    const free = alone.acquire({ ticket: second })
+    second.turn?.step()
+    only?.()
+    second.turn?.goBack()
+    expect(await free).toBeTypeOf('function')
+    expect(alone.tryAcquire()).toBeUndefined()
+  })
+
+  test('has no turn any more once its wait was stopped out of the line', async () => {
+    let stop: () => void = () => undefined
+    const { granted, held, later, ticket } = await waiting((onStop) => {
+      stop = onStop
+      return () => undefined
+    })
+    ticket.turn?.step()
+    stop()
+    expect(await granted).toBeUndefined()
+    expect(ticket.turn).toBeUndefined()
+    held?.()
+    expect(await later).toBeTypeOf('function')
+  })
 })
