@@ -69,6 +69,7 @@ export type {
   InboxTransaction,
   Known,
   MessageCounts,
+  NextBegin,
   ParkAnswer,
   Refusal,
   Release,

@@ -1,7 +1,9 @@
 import { StoreUnavailableError } from '@onceward/core'
 import { answerWithin, LATE } from '@onceward/core/adapter'
-import type { BeginClaim, BeginRequest, Begun, PoolUse, Runtime } from '@onceward/core/ports'
+import type { BeginRequest, Begun, PoolUse, Runtime } from '@onceward/core/ports'
 import type { Pool, PoolClient } from 'pg'
+import { openOn, type PgParts, type PgSettings } from './clients/pg-chain.ts'
+import { readClaim, sessionIn, textsOf } from './clients/pg-claim.ts'
 import {
   connectForStatements,
   type PgHeldConnection,
@@ -10,43 +12,21 @@ import {
 } from './clients/pg-connection.ts'
 import type { PgAnswer } from './clients/pg-query.ts'
 import type { BeginContext, Driver } from './driver/driver.ts'
-import { gateOf, type PoolGate, sizeOf } from './driver/pool-slots.ts'
+import { gateOf, sizeOf } from './driver/pool-slots.ts'
 import { triesAnother } from './driver/repeat.ts'
 import type { SessionSettings } from './driver/session-settings.ts'
 import { createShortTransactions } from './driver/short-transaction.ts'
 import { diagnose, toStoreError } from './errors.ts'
 import type { DriverSettings } from './options.ts'
-import { BusinessTransaction } from './transaction/business-transaction.ts'
 import {
   boundsOf,
-  claimedByCount,
   claimFailure,
   claimSilenceMs,
   countOf,
   nothingClaimed,
   nothingOpen,
   slotRequest,
-  type Taken,
-  takenIn,
-  takenInRows,
 } from './transaction/claim.ts'
-import {
-  beginText,
-  type ClaimTarget,
-  claimTexts,
-  FEW_ROWS,
-  frameOf,
-  isOfFewRows,
-  RESTORE,
-  restoreText,
-  takingTexts,
-  unknownBoundText,
-} from './transaction/claim-sql.ts'
-
-export interface PgSettings extends DriverSettings {
-  /** No other code uses the connections, so the bounds can be settings of their sessions. */
-  readonly ownsSessions?: boolean
-}
 
 /** The driver for pg. */
 export function pgDriver(pool: Pool, settings: PgSettings, runtime: Runtime): Driver<PoolClient> {
@@ -103,14 +83,6 @@ export function pgLibraryDriver<Tx>(
   return driver
 }
 
-interface PgParts<Tx> {
-  readonly pool: Pool
-  readonly gate: PoolGate
-  readonly settings: PgSettings
-  readonly driver: Driver<Tx>
-  readonly library?: { readonly toTransaction: ToLibraryTransaction<Tx>; readonly own: Pool }
-}
-
 const DOING = 'beginning a transaction'
 
 async function begin<Tx>(
@@ -151,12 +123,7 @@ async function begin<Tx>(
   const { claimed, xid } = readClaim(request, answers)
   if (claimed.size === 0 && claim.kind !== 'none') return nothingClaimed(held, claim, context)
   if (library !== undefined) await handOver(held, library.toTransaction)
-  const { driver } = parts
-  const { budgetMs } = request
-  const { commitSilenceMs } = parts.settings
-  const business = { held, driver, context, xid, budgetMs, settings, commitSilenceMs }
-  const transaction = new BusinessTransaction(business)
-  return { kind: 'open', transaction, claimed }
+  return openOn({ parts, context, held, settings, links: 0 }, request, { claimed, xid })
 }
 
 async function handOver<Tx>(
@@ -181,55 +148,4 @@ async function bound<Tx>(
 ): Promise<void> {
   const bounding = held.bound(boundsOf(request))
   if ((await answerWithin(runtime, bounding, claimSilenceMs(request))) === LATE) throw silent()
-}
-
-/** The row of the statement that reads the settings of the session. */
-function sessionIn(answers: readonly PgAnswer[]): PgAnswer['rows'][number] {
-  return answers.find(({ rows }) => rows[0]?.['pid'] !== undefined)?.rows[0] ?? {}
-}
-
-interface TextParts {
-  readonly request: BeginRequest
-  readonly context: BeginContext
-  readonly isolation: DriverSettings['isolation']
-  readonly handlerLockTimeout: string | undefined
-}
-
-/** All statements before the handler in one text, for one round trip. */
-function textsOf(
-  known: SessionSettings | undefined,
-  { request, context, isolation, handlerLockTimeout }: TextParts,
-): readonly string[] {
-  const { statements, consumerId } = context
-  const target = { schema: statements.schema, consumerId }
-  const claim = claimingTexts(request.claim, target)
-  const bounds = boundsOf(request)
-  if (known === undefined) {
-    const restore =
-      handlerLockTimeout === undefined ? `select ${RESTORE}` : restoreText({ handlerLockTimeout })
-    return [beginText(isolation), unknownBoundText(bounds), ...claim, restore]
-  }
-  const { before, behind } = frameOf(isolation, bounds, known)
-  return [before, ...claim, behind]
-}
-
-function claimingTexts(
-  claim: BeginClaim,
-  target: Omit<ClaimTarget, 'returning'>,
-): readonly string[] {
-  if (isOfFewRows(claim)) return claimTexts(claim, { ...target, returning: FEW_ROWS })
-  return countOf(claim) > 1
-    ? takingTexts(claim, target)
-    : claimTexts(claim, { ...target, returning: '' })
-}
-
-function readClaim({ claim }: BeginRequest, answers: readonly PgAnswer[]): Taken {
-  const isOfFew = isOfFewRows(claim)
-  if (countOf(claim) > 1 && !isOfFew) {
-    return takenIn(answers.find(({ rows }) => rows[0]?.['ids'] !== undefined)?.rows[0])
-  }
-  const command = claim.kind === 'fresh' ? 'INSERT' : 'UPDATE'
-  const answer = answers.find((each) => each.command === command)
-  if (isOfFew) return takenInRows(answer?.rows ?? [])
-  return { claimed: claimedByCount(claim, answer?.rowCount ?? 0), xid: undefined }
 }

@@ -4,7 +4,7 @@ import type { CountedEvent, EventId, Fingerprint, OwnerToken } from '@onceward/c
 import { database, pgbouncer, until } from '@onceward/testing'
 import { fresh, newEvent } from '@onceward/testing/conformance'
 import pg from 'pg'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { CLIENTS, NOTHING, type TestClient, type TestSession } from './fixtures/clients.ts'
 import { newEvents } from './fixtures/inbox.ts'
 import { postgresLeases } from './lease-store.ts'
@@ -56,6 +56,13 @@ describe.each(CLIENTS)('PgBouncer in transaction mode, over $name', ({ make }) =
     const known = await session.classify(events)
     expect(known.filter(({ kind }) => kind === 'done')).toHaveLength(30)
     expect(known.filter(({ kind }) => kind === 'waiting')).toHaveLength(10)
+  })
+
+  it('begins no transaction behind a COMMIT, because the settings of its session are not known', async () => {
+    const { transaction } = await session.begun(newEvent())
+    const next = { take: vi.fn(), begun: vi.fn() }
+    expect(await transaction.commit(NOTHING, next)).toEqual({ kind: 'committed' })
+    expect(next.take).not.toHaveBeenCalled()
   })
 
   it('gets back sessions without settings of a claim', async () => {

@@ -1,3 +1,6 @@
+import { randomUUID } from 'node:crypto'
+import { createGuard } from '@onceward/core'
+import { toDelivery } from '@onceward/core/memory'
 import type { BeginRequest, IdentifiedEvent } from '@onceward/core/ports'
 import { database, proxy, type TcpProxy } from '@onceward/testing'
 import { newEvent } from '@onceward/testing/conformance'
@@ -13,8 +16,10 @@ import {
 import { newEvents } from './fixtures/inbox.ts'
 import { wireLog } from './fixtures/wire.ts'
 import { migrate } from './operators/migrate.ts'
+import { pgInbox } from './pg.ts'
 
 const ageMs = expect.any(Number)
+const noop = (): void => undefined
 const EFFECT = 'insert into charges values ($1)'
 /** What the claim may cost in round trips over an unguarded transaction. */
 const EXTRA = { pg: 0, 'pg with sessions of its own': 0, kysely: 1 } as const
@@ -61,6 +66,26 @@ describe.each(CLIENTS)('the clean path over $name', ({ name, make }) => {
     expect(trips.at(-1)).toBe('set local synchronous_commit = on; commit')
     expect(trips.filter((text) => /^begin /.test(text))).toHaveLength(1)
     expect(trips.filter((text) => text.includes('processed_events'))).toHaveLength(1)
+  })
+
+  it.runIf(name !== 'kysely')('needs two round trips an event, while others wait', async () => {
+    const inbox = name === 'pg' ? pgInbox(client.pool) : pgInbox(client.pool.options)
+    const logger = { debug: noop, info: noop, warn: noop, error: noop }
+    const guard = createGuard(
+      { consumer: 'chained', inbox, concurrency: 1, logger },
+      async (_, { tx }) => {
+        await tx.query(EFFECT, [randomUUID()])
+      },
+    )
+    await guard.process(toDelivery('first', { messageId: randomUUID() }))
+    log.take()
+    const events = Array.from({ length: 20 }, () => toDelivery('next', { messageId: randomUUID() }))
+    const all = await Promise.all(events.map((event) => guard.process(event)))
+    expect(all).toEqual(events.map(() => ({ kind: 'ack', by: 'processed' })))
+    const trips = log.take().filter((text) => /^insert into charges|; commit\b/.test(text))
+    expect(trips).toHaveLength(2 * events.length)
+    expect(trips.filter((text) => /; commit; begin/.test(text))).toHaveLength(events.length - 1)
+    await guard.close()
   })
 
   it('needs one statement more than an unguarded transaction, apart from settings', async () => {

@@ -71,6 +71,7 @@ class SimulatedSession implements InboxSession<Business> {
       life,
       link,
       database,
+      begin: (request, epoch) => this.#begin(request, epoch),
       fail: (failures) => this.#fail(failures),
       timedOut: (events) => audit.timedOut(events),
       committed: (events, effects, sends) => audit.committed(life, events, { effects, sends }),
@@ -84,14 +85,16 @@ class SimulatedSession implements InboxSession<Business> {
 
   begin(request: BeginRequest): Promise<Begun<Business>> {
     const { epoch } = this.#options.link
+    return this.#options.link.call('begin', () => this.#begin(request, epoch))
+  }
+
+  async #begin(request: BeginRequest, epoch: number): Promise<Begun<Business>> {
     const { audit, serverRuntime } = this.#options
-    return this.#options.link.call('begin', async () => {
-      const sinceMs = serverRuntime.monotonic()
-      const begin = (asked: BeginRequest) => this.#at().begin(asked)
-      const begun = await beginAtServer(begin, request, this.#surroundings, epoch)
-      audit.waited(serverRuntime.monotonic() - sinceMs)
-      return begun
-    })
+    const sinceMs = serverRuntime.monotonic()
+    const begin = (asked: BeginRequest) => this.#at().begin(asked)
+    const begun = await beginAtServer(begin, request, this.#surroundings, epoch)
+    audit.waited(serverRuntime.monotonic() - sinceMs)
+    return begun
   }
 
   classify(events: readonly IdentifiedEvent[]): Promise<readonly Known[]> {

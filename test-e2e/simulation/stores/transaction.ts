@@ -10,6 +10,7 @@ import type {
   Failure,
   IdentifiedEvent,
   InboxTransaction,
+  NextBegin,
   TransactionStatus,
   VerdictAnswer,
 } from '@onceward/core/ports'
@@ -40,6 +41,8 @@ export interface Surroundings {
   readonly life: Life
   readonly link: Link
   readonly database: Database
+  /** Begins at the server, in the session that was connected in this epoch. */
+  readonly begin: (request: BeginRequest, epoch: number) => Promise<Begun<Business>>
   readonly fail: (failures: readonly Failure[]) => Promise<readonly VerdictAnswer[]>
   readonly timedOut: (events: readonly EventId[]) => void
   readonly committed: (
@@ -115,14 +118,38 @@ export class SimulatedTransaction implements InboxTransaction<Business>, Backend
     this.#inner.revoke(error)
   }
 
-  async commit(commit: Commit): Promise<CommitAnswer> {
+  async commit(commit: Commit, next?: NextBegin<Business>): Promise<CommitAnswer> {
     if (this.status() === 'broken') return { kind: 'rolled-back', error: lostConnection() }
+    const request = next?.take()
+    let begun: Begun<Business> | undefined
     try {
-      return await this.#on.link.call('commit', () => this.#commit(commit))
+      if (request === undefined) {
+        return await this.#on.link.call('commit', () => this.#commit(commit))
+      }
+      const both = await this.#on.link.call('commit, begin', () => this.#chain(commit, request))
+      begun = both.begun
+      return both.answer
     } catch (error) {
       return { kind: 'unknown', error: new CommitUnknownError('no answer', { cause: error }) }
     } finally {
       this.#close()
+      if (request !== undefined) next?.begun(begun && Promise.resolve(begun))
+    }
+  }
+
+  /** One text: what fails behind COMMIT is the next transaction's alone, and nothing begins behind one that fails. */
+  async #chain(
+    commit: Commit,
+    request: BeginRequest,
+  ): Promise<{ readonly answer: CommitAnswer; readonly begun: Begun<Business> | undefined }> {
+    const answer = await this.#commit(commit)
+    if (answer.kind !== 'committed') return { answer, begun: undefined }
+    try {
+      const begun = await this.#on.begin(request, this.#epoch)
+      return { answer, begun: begun.kind === 'held' ? undefined : begun }
+    } catch (error) {
+      if (error instanceof StoreUnavailableError) throw error
+      return { answer, begun: undefined }
     }
   }
 

@@ -257,6 +257,8 @@ export class World {
       consumer: CONSUMER,
       runtime: life.runtime,
       logger: LOGGER,
+      // With few slots events wait for one, and a commit begins the next of them.
+      concurrency: this.plan.isPlain === true ? 8 : this.dice.apart('concurrency').pick([1, 2, 8]),
       leaseMs: 6_000,
       retry: { attempts: maxAttempts, baseMs: 500, maxMs: 3_000 },
       ...(this.plan.splits === true

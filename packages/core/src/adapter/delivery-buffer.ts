@@ -88,11 +88,12 @@ export class DeliveryBuffer<Each extends Delivered, Answer> {
     return this.#settling
   }
 
-  /** Starts as much as the guard has slots for. */
+  /** Starts as much as the guard takes. */
   dispatch(): void {
     const { port, settings, signals, pending } = this.#options
     while (!signals.stop.aborted) {
-      const free = port.settings.concurrency - this.#busySlots
+      const { concurrency, inHand = concurrency } = port.settings
+      const free = inHand - this.#busySlots
       if (free <= 0) return
       const groups = this.#isBatch ? Number.POSITIVE_INFINITY : free
       const call = pending.take({ groups, deliveries: settings.batchSize })

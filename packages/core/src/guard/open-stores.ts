@@ -14,7 +14,7 @@ import type { LeaseRegistration, LeaseSession } from '../model/lease-store.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { LocalMessageCounts } from '../support/message-counts.ts'
 import { DoneMemory } from '../transaction/done-memory.ts'
-import type { Engine, HandlerCall } from '../transaction/engine.ts'
+import type { Engine, HandlerCall, Passenger } from '../transaction/engine.ts'
 import { watchTx } from '../transaction/handler-context.ts'
 import { createLateReleases } from '../transaction/release-later.ts'
 import { decodeAgain } from './decode-again.ts'
@@ -103,7 +103,7 @@ async function open(
     void closed(session)
     throw error
   })
-  const slots = createSemaphore(session.concurrency)
+  const slots = createSemaphore<Passenger>(session.concurrency)
   const heldBackoff = createHeldBackoff(options.runtime)
   const lateReleases = createLateReleases(session, (error, runs) => {
     options.logger.warn(

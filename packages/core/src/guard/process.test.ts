@@ -238,7 +238,7 @@ describe('when a run fails unexpectedly', () => {
       if (asked === 2) throw bug
       return () => undefined
     }
-    const slots = { ...stores.engine.slots, tryAcquire }
+    const slots = Object.assign(stores.engine.slots, { tryAcquire })
     const change = { stores: { ...stores, engine: { ...stores.engine, slots } } }
     return { ...kit, run: (deliveries: readonly Delivery[]) => kit.run(deliveries, change) }
   }

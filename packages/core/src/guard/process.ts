@@ -5,12 +5,15 @@ import { isHeldElsewhere } from '../lease/wait-for-holder.ts'
 import type { Delivery } from '../model/delivery.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
 import { runBatch } from '../transaction/batch.ts'
+import type { BatchRun } from '../transaction/batch-state.ts'
+import { riderOf } from '../transaction/chain.ts'
 import type { Engine } from '../transaction/engine.ts'
 import { end, failAll, isOver } from './end-event.ts'
 import { parkEvents } from './park-events.ts'
 import { observeParts, type Parts } from './parts.ts'
 import { LARGEST_BATCH, type Processing, STORE_DOWN_MS } from './processing.ts'
 import { type Received, type ReceivedDeliveries, receive } from './receive.ts'
+import { inHandPerSlot } from './resolve-options.ts'
 import { claimAgain, runLeased } from './run-leased.ts'
 import { isPlaced, runPlaced } from './run-placed.ts'
 import { runWithoutKey } from './run-unclaimed.ts'
@@ -168,13 +171,14 @@ function runAll(processing: Processing, events: readonly Received[]): Promise<un
 
 /** Runs lanes side by side. One that waits for another run takes no turn of those that are ready. */
 function runLanes(processing: Processing, lanes: readonly Lane[]): Promise<unknown> {
-  const { signals, stores } = processing
+  const { options, signals, stores } = processing
+  const width = stores.slots.size * inHandPerSlot(options)
   const stop = signals.whenStopping
   const isLaneWaiting = (lane: Lane): boolean => lane.some((event) => isWaiting(processing, event))
   const waiting = lanes.filter(isLaneWaiting)
   const ready = waiting.length === 0 ? lanes : lanes.filter((lane) => !isLaneWaiting(lane))
   return Promise.all([
-    inTurns(ready, { width: stores.slots.size, stop }, (lane) => runLane(processing, lane)),
+    inTurns(ready, { width, stop }, (lane) => runLane(processing, lane)),
     inTurns(waiting, { width: WAITING_LANES, stop }, (lane) => runLane(processing, lane)),
   ])
 }
@@ -308,16 +312,15 @@ function runRows(
   const run = batchRunOf(processing, engine, events)
   const members = events.map(({ member }) => member)
   const slot = engine.slots.tryAcquire()
-  return slot === undefined ? waitForSlot(run, members) : runBatch(run, members, slot)
+  return slot === undefined ? waitForSlot(run, members) : runBatch(run, members, { slot })
 }
-
-type BatchRun = Parameters<typeof runBatch>[0]
 
 async function waitForSlot(run: BatchRun, members: readonly InFlightEvent[]): Promise<void> {
   const { engine, onOutcome, signals } = run
   const { runtime } = engine.options
-  const slot = await takeSlot({ slots: engine.slots, runtime, signals })
-  if (typeof slot === 'function') await runBatch(run, members, slot)
+  const rider = riderOf(run, members)
+  const slot = await takeSlot({ slots: engine.slots, runtime, signals, ticket: rider })
+  if (typeof slot === 'function') await runBatch(run, members, { slot, aboard: rider?.aboard })
   else for (const member of members) onOutcome(member, slot, undefined)
 }
 

@@ -177,12 +177,21 @@ function impossibleTogether(options: object, caller: string): readonly string[] 
   return problems.filter(([isBroken]) => isBroken).map(([, problem]) => problem)
 }
 
+/**
+ * Events in hand for each slot: while one runs, the next one waits for the COMMIT that begins it (design.md §15). No more
+ * calls of `afterCommit` run than handlers, and a batch that waits for another takes in what comes meanwhile.
+ */
+export function inHandPerSlot({ afterCommit, inbox, transaction }: ResolvedOptions): number {
+  return inbox !== undefined && afterCommit === undefined && transaction === 'each' ? 2 : 1
+}
+
 /** The settings that adapters need, of options with defaults. */
 export function settingsOf(options: ResolvedOptions): GuardSettings {
   const unfit = (['afterCommit', 'split'] as const).filter((name) => options[name] !== undefined)
   return {
     consumer: options.consumer,
     concurrency: options.concurrency,
+    inHand: options.concurrency * inHandPerSlot(options),
     leaseMs: options.leaseMs,
     deadlineMs: options.deadlineMs,
     dedupWindowMs: options.dedupWindowMs,

@@ -235,7 +235,7 @@ test('adapters get the settings with defaults applied', () => {
   }
   expect(settingsOf(port)).toEqual({
     ...defaults,
-    ...{ concurrency: 3, transaction: 'batch', leaseMs: 20_000 },
+    ...{ concurrency: 3, inHand: 3, transaction: 'batch', leaseMs: 20_000 },
     ...{ hasInbox: true, hasLeases: false, lanesAreUsers: false },
   })
   const leased = createGuard(
@@ -247,7 +247,7 @@ test('adapters get the settings with defaults applied', () => {
   )
   expect(settingsOf(portOf(leased))).toEqual({
     ...defaults,
-    ...{ concurrency: 8, transaction: 'each', leaseMs: 30_000 },
+    ...{ concurrency: 8, inHand: 8, transaction: 'each', leaseMs: 30_000 },
     ...{ hasInbox: false, hasLeases: true, lanesAreUsers: true },
   })
 })

@@ -1,5 +1,5 @@
 import { ALONE_WAIT_MS } from '../concurrency/alone-lock.ts'
-import type { Semaphore } from '../concurrency/semaphore.ts'
+import type { Semaphore, Ticket } from '../concurrency/semaphore.ts'
 import type { StopSignals } from '../concurrency/stop-signals.ts'
 import type { Release, Runtime } from '../model/runtime.ts'
 import type { Outcome } from '../settlement/outcome.ts'
@@ -7,8 +7,9 @@ import type { Outcome } from '../settlement/outcome.ts'
 /** Deferral of a delivery that a handler processes itself while its guard has no free slot, ms. */
 const NO_SLOT_MS = 1_000
 
-export interface SlotRequest {
-  readonly slots: Semaphore
+export interface SlotRequest<Kind extends Ticket> {
+  readonly slots: Semaphore<Kind>
+  readonly ticket?: Kind | undefined
   readonly runtime: Runtime
   readonly signals: StopSignals
 }
@@ -18,13 +19,14 @@ export interface SlotRequest {
  *
  * A run inside a handler waits for a bounded time: the handlers that hold the slots may be waiting for such runs.
  */
-export async function takeSlot({
+export async function takeSlot<Kind extends Ticket>({
   runtime,
   signals,
   slots,
-}: SlotRequest): Promise<Release | Outcome> {
+  ticket,
+}: SlotRequest<Kind>): Promise<Release | Outcome> {
   const limit = runtime.alone.isInside() ? { runtime, ms: ALONE_WAIT_MS } : undefined
-  const slot = await slots.acquire({ stop: signals.whenStopping, limit })
+  const slot = await slots.acquire({ stop: signals.whenStopping, limit, ticket })
   if (slot !== undefined) return slot
   return signals.isStopping()
     ? { kind: 'abandoned', reason: 'closing' }

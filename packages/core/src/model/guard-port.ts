@@ -45,6 +45,8 @@ export type PublisherSource = Pick<DeliverySource, 'broker' | 'queue' | 'namespa
 export interface GuardSettings {
   readonly consumer: string
   readonly concurrency: number
+  /** Events that the guard takes at the same time, if these are more than its handlers. */
+  readonly inHand?: number | undefined
   readonly leaseMs: number
   readonly deadlineMs: number
   readonly dedupWindowMs: number

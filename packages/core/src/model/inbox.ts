@@ -145,6 +145,18 @@ export interface Commit {
   readonly sends?: readonly CollectedMessage[] | undefined
 }
 
+/** The next transaction of a guard, which waits for a connection: the text of a COMMIT may begin it (design.md §15). */
+export interface NextBegin<Tx> {
+  /** Called at most once, directly before COMMIT is sent, by a store that can begin it there. Undefined: none waits. */
+  take(): BeginRequest | undefined
+  /**
+   * Called once after `take` has answered a request, before the answer to the commit.
+   *
+   * @param begun - What began behind the COMMIT. Undefined: nothing, and the request begins by itself.
+   */
+  begun(begun: Promise<Begun<Tx>> | undefined): void
+}
+
 /** One open business transaction. After commit, rollback or revoke, `tx` refuses. */
 export interface InboxTransaction<Tx> {
   /** The transaction handle that the user's handler gets. */
@@ -169,7 +181,8 @@ export interface InboxTransaction<Tx> {
   hasChangedSettings?(): boolean
   /** Makes the handle refuse with `error` from now on, and cancels a running statement. */
   revoke(error: OncewardError): void
-  commit(commit: Commit): Promise<CommitAnswer>
+  /** @param next - May begin in the same round trip. A store that cannot do that ignores it. */
+  commit(commit: Commit, next?: NextBegin<Tx>): Promise<CommitAnswer>
   /** Never throws: a connection that cannot roll back is destroyed. */
   rollback(): Promise<void>
   /** Rolls back and records the failures in one round trip. Like {@link InboxSession.fail}. */

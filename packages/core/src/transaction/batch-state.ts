@@ -3,14 +3,16 @@ import type { StopSignals } from '../concurrency/stop-signals.ts'
 import { concernsStore, describeError, StoreUnavailableError } from '../model/errors.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { DoneEvent } from '../model/inbox.ts'
+import type { Release } from '../model/runtime.ts'
 import type { DeferCause } from '../model/settlement.ts'
 import type { Outcome } from '../settlement/outcome.ts'
+import type { Aboard } from './chain.ts'
 import type { Engine } from './engine.ts'
 import type { PendingEvent } from './pending-event.ts'
 import { fromStoredState } from './stored-state.ts'
 
-/** Events on their way through one run. */
-export interface Batch {
+/** What a run of events is given. */
+export interface BatchRun {
   readonly engine: Engine
   readonly signals: StopSignals
   readonly lanes: Lanes<Outcome>
@@ -20,6 +22,14 @@ export interface Batch {
     outcome: Outcome,
     handlerMs: number | undefined,
   ) => void
+}
+
+/** Events on their way through one run. Mutable: its last COMMIT may hand its slot to the next run. */
+export interface Batch extends BatchRun {
+  /** Released at the end. */
+  slot: Release
+  /** Given if the COMMIT of another run has begun the first transaction of this one. */
+  readonly aboard: Aboard | undefined
   /** The members that have no outcome yet, in delivery order. */
   readonly pending: Set<PendingEvent>
 }

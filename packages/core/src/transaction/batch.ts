@@ -10,8 +10,17 @@ import {
   SINGLE_WAIT_MS,
   toSingles,
 } from './after-failure.ts'
-import { type Batch, deferHeld, endAll, endDuplicates, endEvent, failBatch } from './batch-state.ts'
-import type { Engine } from './engine.ts'
+import {
+  type Batch,
+  type BatchRun,
+  deferHeld,
+  endAll,
+  endDuplicates,
+  endEvent,
+  failBatch,
+} from './batch-state.ts'
+import { type Aboard, LEAST_WAIT_MS } from './chain.ts'
+import { mayShare } from './engine.ts'
 import { laneOf, type PendingEvent, type Phase, toPendingEvent } from './pending-event.ts'
 import type { PartRequest } from './running.ts'
 import { fromStoredState } from './stored-state.ts'
@@ -26,16 +35,14 @@ const MOST_READS = 4
  * Brings every member to an outcome. Members whose rows can share a transaction run in one transaction, in delivery
  * order. A member of a lane runs only after its predecessors are done. A batch of one member is the mode `transaction:
  * 'each'`.
- *
- * @param slot - Released at the end.
  */
 export async function runBatch(
-  run: Omit<Batch, 'pending'>,
+  run: BatchRun,
   members: readonly InFlightEvent[],
-  slot: Release,
+  { aboard, slot }: Place,
 ): Promise<void> {
+  const batch: Batch = { ...run, aboard, slot, pending: new Set(members.map(toPendingEvent)) }
   try {
-    const batch: Batch = { ...run, pending: new Set(members.map(toPendingEvent)) }
     while (batch.pending.size > 0) {
       if (run.signals.isStopping()) {
         endAll(batch, [...batch.pending], { kind: 'abandoned', reason: 'closing' })
@@ -49,8 +56,17 @@ export async function runBatch(
       }
     }
   } finally {
-    slot()
+    aboard?.hold()
+    if (aboard !== undefined) await aboard.leave()
+    batch.slot()
   }
+}
+
+/** What a run has from its start. */
+export interface Place {
+  /** Released at the end. */
+  readonly slot: Release
+  readonly aboard?: Aboard | undefined
 }
 
 interface Step<Now extends Phase> {
@@ -100,6 +116,8 @@ function nextStep(batch: Batch): NextStep {
 function takeStep(batch: Batch, step: NextStep): Promise<void> {
   if (step.phase === 'read') return read(batch, step.members)
   const { alone } = batch.engine.options.runtime
+  const isAboard = step.phase === 'fresh' && batch.aboard?.isOpen === true
+  if (isAboard) return runBisecting(batch, step.members, batch.aboard.hold)
   const hold = step.phase === 'alone' ? undefined : alone.tryShared()
   return hold === undefined ? waitForTurn(batch, step) : runHeld(batch, step, hold)
 }
@@ -234,12 +252,6 @@ async function count(
 }
 
 /**
- * Minimum wait for each row of a batch, ms. Under many inserts, a shorter wait would end while the table is being
- * extended.
- */
-const LEAST_WAIT_MS = 25
-
-/**
  * Runs members in one transaction, optimistically and without savepoints. When a member fails, the transaction is
  * rolled back and its parts run again in order. A verdict counts only for an event that was alone in its transaction,
  * because another member may have swallowed a failed statement (design.md §6, *One transaction for many*).
@@ -315,18 +327,20 @@ function without(
   return some.length === 0 ? all : all.filter((pending) => !some.includes(pending))
 }
 
-/** A handler for whole batches sees its own settings only, so its events are never kept apart. */
-function mayShare({ options, sharing: { apartUntilMs } }: Engine): boolean {
-  return apartUntilMs === undefined || options.runtime.monotonic() >= apartUntilMs
-}
-
 function requestOf(
   { batch, hold, singleWaitMs }: BisectQueue,
   members: readonly PendingEvent[],
 ): PartRequest {
   const { engine, signals } = batch
   const perRow = Math.max(LEAST_WAIT_MS, engine.options.claimWaitMs / members.length)
-  return { members, waitMs: singleWaitMs ?? perRow, signals, hold }
+  return {
+    members,
+    waitMs: singleWaitMs ?? perRow,
+    signals,
+    hold,
+    driver: batch,
+    aboard: batch.aboard,
+  }
 }
 
 function afterRun(

@@ -1,9 +1,10 @@
 import type { HeldBackoff } from '../concurrency/backoff.ts'
 import type { Breaker } from '../concurrency/breaker.ts'
 import type { MaybeAsync } from '../concurrency/maybe-async.ts'
-import type { Semaphore } from '../concurrency/semaphore.ts'
+import type { Semaphore, Ticket } from '../concurrency/semaphore.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
-import type { InboxSession } from '../model/inbox.ts'
+import type { BeginRequest, Begun, InboxSession } from '../model/inbox.ts'
+import type { Release } from '../model/runtime.ts'
 import type { BatchHandler, Handler } from '../options/options.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import type { DoneMemory } from './done-memory.ts'
@@ -15,6 +16,19 @@ export type HandlerCall =
   | { readonly kind: 'single'; readonly handler: Handler<unknown, unknown> }
   | { readonly kind: 'batch'; readonly handler: BatchHandler<unknown, unknown> }
 
+/** A run that waits for a slot, and that may begin behind the COMMIT of another run. */
+export interface Passenger extends Ticket {
+  /** What it would begin with. Undefined: it must begin by itself. */
+  request(): BeginRequest | undefined
+  /** It has begun. Its slot comes next. */
+  board(aboard: {
+    /** Of the lock that runs share. */
+    readonly hold: Release
+    readonly begun: Promise<Begun<unknown>>
+    readonly askedAtMs: number
+  }): void
+}
+
 /** The parts that all steps of a guard with an inbox share. */
 export interface Engine {
   readonly options: ResolvedOptions
@@ -24,7 +38,7 @@ export interface Engine {
   readonly decodeAgain: (event: InFlightEvent) => MaybeAsync<unknown>
   readonly breaker: Breaker
   /** Limits the concurrent transactions to the connections that the pool has for this guard. */
-  readonly slots: Semaphore
+  readonly slots: Semaphore<Passenger>
   readonly heldBackoff: HeldBackoff
   readonly lateReleases: LateReleases
   readonly txWatch: TxWatch
@@ -36,4 +50,9 @@ export interface Engine {
 export interface Sharing {
   /** Until then each event gets its own transaction, because a handler changed settings; on the monotonic clock. */
   apartUntilMs: number | undefined
+}
+
+/** A handler for whole batches sees its own settings only, so its events are never kept apart. */
+export function mayShare({ options, sharing: { apartUntilMs } }: Engine): boolean {
+  return apartUntilMs === undefined || options.runtime.monotonic() >= apartUntilMs
 }

@@ -23,10 +23,17 @@ export interface PendingEvent {
   handlerMs: number | undefined
 }
 
+function firstPhaseOf({ parked, suspect }: InFlightEvent): Phase {
+  if (parked?.kind === 'event') return 'read'
+  return suspect ? 'suspect' : 'fresh'
+}
+
+export const isFresh = (member: InFlightEvent): boolean => firstPhaseOf(member) === 'fresh'
+
 export function toPendingEvent(member: InFlightEvent): PendingEvent {
   return {
     member,
-    phase: member.parked?.kind === 'event' ? 'read' : member.suspect ? 'suspect' : 'fresh',
+    phase: firstPhaseOf(member),
     counted: undefined,
     serializationFailures: 0,
     commitUnknown: false,

@@ -5,6 +5,7 @@ import type { EventId, Json } from '../model/brands.ts'
 import type { FenceMove } from '../model/fence.ts'
 import type { Begun, InboxTransaction } from '../model/inbox.ts'
 import type { Release } from '../model/runtime.ts'
+import type { Aboard, Driver } from './chain.ts'
 import type { Engine } from './engine.ts'
 import type { Collected } from './outbox.ts'
 import { divided, laneOf, type PendingEvent } from './pending-event.ts'
@@ -18,6 +19,10 @@ export interface PartRequest {
   readonly waitMs: number
   readonly signals: StopSignals
   readonly hold: Release
+  /** Given if the COMMIT may take the next run along. */
+  readonly driver?: Driver | undefined
+  /** Given if the COMMIT of another run may have begun the transaction. */
+  readonly aboard?: Aboard | undefined
 }
 
 /** An open transaction and the events that run in it. */
@@ -28,6 +33,7 @@ export interface Running {
   readonly unclaimed: readonly PendingEvent[]
   readonly signals: StopSignals
   readonly hold: Release
+  readonly driver: Driver | undefined
   /** Nothing is stored of its events, so what the handlers return is ignored. */
   readonly isPlaced: boolean
   /** What the handlers returned. Made for the first result, because most handlers return nothing. */
@@ -39,13 +45,14 @@ export interface Running {
 
 export function toRunning(
   engine: Engine,
-  { hold, members, move, signals }: PartRequest,
+  { driver, hold, members, move, signals }: PartRequest,
   { claimed: ids, transaction }: Extract<Begun<unknown>, { kind: 'open' }>,
 ): Running {
   // No event is twice among the members.
   const isAll = move !== undefined || ids.size === members.length
   const [claimed, unclaimed] = isAll ? [members, []] : divided(members, ids)
-  return { engine, transaction, claimed, unclaimed, signals, hold, isPlaced: move !== undefined }
+  const isPlaced = move !== undefined
+  return { engine, transaction, claimed, unclaimed, signals, hold, driver, isPlaced }
 }
 
 export const LATE = { kind: 'late' } as const

@@ -9,8 +9,9 @@ import {
   unrunError,
 } from '../model/errors.ts'
 import { addTime, type InFlightEvent } from '../model/in-flight-event.ts'
-import type { CommitAnswer } from '../model/inbox.ts'
+import type { Begun, CommitAnswer } from '../model/inbox.ts'
 import type { BatchHandler, Handler } from '../options/options.ts'
+import { nextOf } from './chain.ts'
 import type { Engine } from './engine.ts'
 import { eventFor } from './handler-context.ts'
 import { storableResult } from './handler-result.ts'
@@ -33,7 +34,8 @@ export async function runTransaction(
   request: PartRequest,
 ): Promise<TransactionEnd> {
   const { runtime } = engine.options
-  const askedAtMs = runtime.monotonic()
+  const { aboard } = request
+  const askedAtMs = aboard?.askedAtMs ?? runtime.monotonic()
   const budgetMs = request.signals.bounded(engine.options.deadlineMs)
   const { members, waitMs } = request
   const { seenDone } = engine
@@ -41,7 +43,9 @@ export async function runTransaction(
   let likelyDone = move === undefined
   for (const { member } of members) likelyDone &&= seenDone.has(member.event.id)
   const claim = claimOf(members, move)
-  const begun = await engine.session.begin({ claim, waitMs, budgetMs, likelyDone })
+  const begin = (): Promise<Begun<unknown>> =>
+    engine.session.begin({ claim, waitMs, budgetMs, likelyDone })
+  const begun = await (aboard === undefined ? begin() : aboard.takeOr(members.length, begin))
   if (engine.options.observe !== undefined)
     addTime(membersOf(members), 'claimMs', runtime.monotonic() - askedAtMs)
   if (begun.kind !== 'open') return begun
@@ -275,6 +279,7 @@ function failedStatement(
 function commit({
   claimed,
   collected,
+  driver,
   engine,
   texts: stored,
   transaction,
@@ -284,9 +289,10 @@ function commit({
   for (const { counted } of claimed) if (counted !== undefined) recovered.push(counted.event.id)
   const { observe, runtime } = engine.options
   const stores = { results: texts, recovered, sends: collected?.messages }
-  if (observe === undefined) return transaction.commit(stores)
+  const next = nextOf(engine, driver, claimed.length)
+  if (observe === undefined) return transaction.commit(stores, next)
   const askedAtMs = runtime.monotonic()
-  return transaction.commit(stores).then((answer) => {
+  return transaction.commit(stores, next).then((answer) => {
     addTime(membersOf(claimed), 'commitMs', runtime.monotonic() - askedAtMs)
     return answer
   })

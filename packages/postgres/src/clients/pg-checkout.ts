@@ -37,6 +37,13 @@ function hasItsOwnConnect(pool: Pool): boolean {
   return pool.connect === found?.connect
 }
 
+const HOOKS = ['acquire', 'release'] as const
+
+/** Whether the pool lends a connection without code of its user, which may prepare each use. */
+export function isLentAsItIs(pool: Pool): boolean {
+  return hasItsOwnConnect(pool) && HOOKS.every((hook) => pool.listenerCount?.(hook) === 0)
+}
+
 async function connectInTime(pool: Pool, runtime: Runtime): Promise<PoolClient> {
   const client = await lentWithin(pool.connect(), runtime, CONNECT_MS)
   if (client !== LATE) return client

@@ -125,9 +125,7 @@ export class PgHeldConnection<Tx = PoolClient> implements HeldConnection<Tx> {
   readonly session: PgSession
   readonly #statements = new HandlerStatements()
   readonly #client: PoolClient
-  readonly #pool: Pool
-  readonly #runtime: Runtime
-  readonly #releaseSlot: () => void
+  readonly #lender: Lender
   /** A cancel is on its way still: the next statement of this connection would be its victim. */
   #mayBeCancelled = false
   readonly #undo: (() => void) | undefined
@@ -139,11 +137,9 @@ export class PgHeldConnection<Tx = PoolClient> implements HeldConnection<Tx> {
   #boundaries = 0
 
   constructor(lender: Lender, client: PoolClient) {
-    const { cancelPool, isForLibrary, ownsSessions, pool, releaseSlot, runtime } = lender
-    this.#pool = cancelPool ?? pool
-    this.#runtime = runtime
+    const { isForLibrary, ownsSessions } = lender
+    this.#lender = lender
     this.#client = client
-    this.#releaseSlot = releaseSlot
     this.session = sessionOf(client)
     const [gate, nested, statements] = [this.#gate, this.#nested, this.#statements]
     if (isForLibrary === true) this.#library = new LibraryControl()
@@ -247,7 +243,7 @@ export class PgHeldConnection<Tx = PoolClient> implements HeldConnection<Tx> {
     this.session.wire.isUnreplicated = false
     const text = texts.join('; ')
     return new Promise((resolve, reject) => {
-      const cancel = this.#runtime.setTimer(() => resolve(LATE), limitMs)
+      const cancel = this.#lender.runtime.setTimer(() => resolve(LATE), limitMs)
       query(this.#client, reads === 'rows' ? queryOf(text) : text, (error, answers) => {
         cancel()
         if (error) return reject(error)
@@ -273,8 +269,8 @@ export class PgHeldConnection<Tx = PoolClient> implements HeldConnection<Tx> {
   async cancel(): Promise<void> {
     const { pid } = this.session
     if (pid === undefined || this.#isLost()) return
-    const runtime = this.#runtime
-    const cancelling = cancelBackend(this.#pool, runtime, pid)
+    const { cancelPool, pool, runtime } = this.#lender
+    const cancelling = cancelBackend(cancelPool ?? pool, runtime, pid)
     this.#mayBeCancelled = !(await endsWithin(runtime, cancelling, CANCEL_MS))
   }
 
@@ -292,6 +288,13 @@ export class PgHeldConnection<Tx = PoolClient> implements HeldConnection<Tx> {
     this.#leave(true)
   }
 
+  /** The connection goes on with the transaction that the text of COMMIT has begun. This one sends nothing any more. */
+  pass(): PgHeldConnection<Tx> {
+    this.#undo?.()
+    this.session.leave(false)
+    return new PgHeldConnection<Tx>(this.#lender, this.#client)
+  }
+
   #isLost(): boolean {
     return this.status() === 'broken'
   }
@@ -304,7 +307,7 @@ export class PgHeldConnection<Tx = PoolClient> implements HeldConnection<Tx> {
       this.#client.release(destroyed)
     } finally {
       // A listener of the pool's `release` event may throw. The slot belongs to all guards on the pool.
-      this.#releaseSlot()
+      this.#lender.releaseSlot()
     }
   }
 

@@ -32,6 +32,8 @@ export interface PgSession {
    * changed them.
    */
   settings(): SessionSettings | undefined
+  /** Whether they are known from a moment ago, and only our statements have come since the transaction began. */
+  isBelieved(): boolean
   /** Stores the first answer of `unknownBoundText`, or that of `READ_SESSION`. */
   learn(row: Readonly<Record<string, unknown>>): SessionSettings
   /** Whether the client speaks to the server itself: behind a pooler the next transaction may run in another session. */
@@ -63,10 +65,10 @@ function createSession(client: PoolClient): PgSession {
     pid: undefined,
     wire,
     isBusy: () => isBusy(client),
-    settings: () => {
-      if (learned === undefined || commands !== wire.commands) return undefined
-      return performance.now() - learned.atMs > BELIEVED_MS ? undefined : learned.settings
+    settings() {
+      return commands === wire.commands && this.isBelieved() ? learned?.settings : undefined
     },
+    isBelieved: () => learned !== undefined && performance.now() - learned.atMs <= BELIEVED_MS,
     handlerLockTimeout: undefined,
     bound: undefined,
     needsBound(budgetMs) {

@@ -7,6 +7,8 @@ export interface WireSession {
   readonly boundaries: number
   /** Number of statements that completed. */
   readonly commands: number
+  /** The tag of the last COMMIT that completed: `ROLLBACK` if it rolled back. */
+  endTag: 'COMMIT' | 'ROLLBACK' | undefined
   /** `client_encoding` of the session, as far as it is known. */
   encoding: string | undefined
   /** Whether the last answer came from inside of a transaction. Undefined before the first one that was listened to. */
@@ -48,6 +50,7 @@ function watch(connection: Connection): WireSession {
   let hasEnded = false
   connection.on('commandComplete', ({ text }: { readonly text: string }) => {
     commands += 1
+    if (text === 'COMMIT' || text === 'ROLLBACK') session.endTag = text
     if (BOUNDARY.test(text)) boundaries += 1
   })
   connection.on('parameterStatus', ({ parameterName, parameterValue }: ParameterStatus) => {
@@ -76,6 +79,7 @@ function watch(connection: Connection): WireSession {
   connection.prependListener('error', onEnd)
   const session: WireSession = {
     isUnreplicated: false,
+    endTag: undefined,
     encoding: undefined,
     get commands() {
       return commands

@@ -19,6 +19,8 @@ export interface Slots {
   tryAcquire(): Release | undefined
   /** @throws {@link StoreUnavailableError} when no slot became free in time. */
   acquire(request: SlotRequest): Promise<Release>
+  /** Whether somebody waits for a slot. */
+  isAwaited(): boolean
 }
 
 /** The slots for the connections of one pool; all guards on the pool share them. */
@@ -67,14 +69,19 @@ function createGate(size: number | undefined): PoolGate {
 }
 
 const acquired = (): Release => () => undefined
-const UNLIMITED: Slots = { tryAcquire: acquired, acquire: () => Promise.resolve(acquired()) }
+const UNLIMITED: Slots = {
+  tryAcquire: acquired,
+  acquire: () => Promise.resolve(acquired()),
+  isAwaited: () => false,
+}
 
 function limitedTo(count: number): Slots {
-  const { tryAcquire, acquire } = createSemaphore(count)
+  const semaphore = createSemaphore(count)
   return {
-    tryAcquire,
+    tryAcquire: () => semaphore.tryAcquire(),
+    isAwaited: () => semaphore.isAwaited(),
     acquire: async ({ runtime, limitMs, first }) => {
-      const release = await acquire({ limit: { runtime, ms: limitMs }, first })
+      const release = await semaphore.acquire({ limit: { runtime, ms: limitMs }, first })
       if (release !== undefined) return release
       throw new StoreUnavailableError(
         `None of the ${count} connections for this became free within ${Math.round(limitMs)} ms: raise \`max\` of the pool, or lower \`concurrency\`.`,

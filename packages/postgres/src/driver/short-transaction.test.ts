@@ -41,6 +41,7 @@ function setUp({ sendsAtOnce = false, answers = {}, isUnreplicated = false }: Gi
   }
   const spare = {
     tryAcquire: () => undefined,
+    isAwaited: () => false,
     acquire: async ({ limitMs }: { readonly limitMs: number }) => {
       slots.taken += 1
       slots.limitMs = limitMs

@@ -12,6 +12,7 @@ import type {
   Failure,
   IdentifiedEvent,
   InboxTransaction,
+  NextBegin,
   TransactionStatus,
   VerdictAnswer,
 } from '@onceward/core/ports'
@@ -58,6 +59,20 @@ export interface BusinessParts<Tx> {
   readonly settings: SessionSettings
   /** A COMMIT without an answer within this time counts as a lost connection. */
   readonly commitSilenceMs: number
+  /** Takes the next transaction of the guard along with COMMIT, if there is one and it may. */
+  readonly chain?: ((next: NextBegin<Tx>) => ChainedBegin | undefined) | undefined
+}
+
+/** The next transaction, begun by the text that commits the one before it. One of the last three calls ends it. */
+export interface ChainedBegin {
+  /** Sends the statements of COMMIT with those that begin the next transaction. Answers COMMIT, whatever fails behind it. */
+  send(commit: readonly string[], limitMs: number): Promise<SendAnswer | typeof LATE>
+  /** COMMIT has committed: the next transaction goes on, if it has begun. */
+  go(): void
+  /** The server went on behind COMMIT, but the next transaction must not: it is rolled back. */
+  giveUp(): void
+  /** COMMIT failed or has no answer, so nothing was begun behind it. */
+  stay(): void
 }
 
 /** The open business transaction, the same over every client. */
@@ -102,34 +117,45 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
     if (this.#held.isBusy()) this.#cancelled ??= this.#held.cancel()
   }
 
-  commit(commit: Commit): Promise<CommitAnswer> {
+  commit(commit: Commit, next?: NextBegin<Tx>): Promise<CommitAnswer> {
     this.#held.close(isOver)
-    return this.#held.isBusy() ? this.#commitLater(commit) : this.#commitNow(commit, undefined)
+    return this.#held.isBusy() ? this.#commitLater(commit) : this.#commitNow(commit, next)
   }
 
+  /** Behind statements that the handler left, nothing else begins. */
   async #commitLater(commit: Commit): Promise<CommitAnswer> {
-    return this.#commitNow(commit, await this.#leftBehind())
+    const error = await this.#leftBehind()
+    if (error === undefined) return this.#commitNow(commit, undefined)
+    await this.rollback()
+    return { kind: 'rolled-back', error }
   }
 
-  #commitNow(commit: Commit, leftBehind: OncewardError | undefined): Promise<CommitAnswer> {
-    const error = leftBehind ?? this.#refusalToCommit()
+  #commitNow(commit: Commit, next: NextBegin<Tx> | undefined): Promise<CommitAnswer> {
+    const error = this.#refusalToCommit()
     if (error !== undefined) return this.rollback().then(() => ({ kind: 'rolled-back', error }))
     const { context, settings, budgetMs } = this.#parts
     const { schema } = context.statements
     const hasChangedSettings = this.hasChangedSettings()
     const texts = commitTexts(commit, { schema, settings, hasChangedSettings, budgetMs })
     this.#isOver = true
-    return this.#sendCommit(texts).then(
-      (answer) => this.#committed(answer, commit),
-      (failure: unknown) => this.#commitFailed(failure, texts),
+    const mayChain = next !== undefined && !hasChangedSettings && this.#held.isUtf8()
+    const chained = mayChain ? this.#parts.chain?.(next) : undefined
+    return this.#sendCommit(texts, chained).then(
+      (answer) => this.#committed(answer, commit, chained),
+      (failure: unknown) => this.#commitFailed(failure, texts, chained),
     )
   }
 
-  #sendCommit(texts: readonly string[]): Promise<SendAnswer | typeof LATE> {
+  #sendCommit(
+    texts: readonly string[],
+    chained: ChainedBegin | undefined,
+  ): Promise<SendAnswer | typeof LATE> {
     const { commitSilenceMs } = this.#parts
     const send = (some: readonly string[]): Promise<SendAnswer | typeof LATE> => {
       this.#commandsBefore = this.#held.commands()
-      return this.#held.send(some, commitSilenceMs, 'no-rows')
+      return chained === undefined
+        ? this.#held.send(some, commitSilenceMs, 'no-rows')
+        : chained.send(some, commitSilenceMs)
     }
     if (this.#held.isUtf8()) return send(texts)
     // A text of its own, because the server reads a text before it runs its first statement.
@@ -162,14 +188,21 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
     }
   }
 
-  #committed(answer: SendAnswer | typeof LATE, { sends }: Commit): CommitAnswer {
+  #committed(
+    answer: SendAnswer | typeof LATE,
+    { sends }: Commit,
+    chained: ChainedBegin | undefined,
+  ): CommitAnswer {
     const held = this.#held
     if (answer === LATE) {
       held.destroy()
+      chained?.stay()
       return unknown(`COMMIT was not answered within ${this.#parts.commitSilenceMs} ms`)
     }
     const unreplicated = held.isUnreplicated()
-    held.release()
+    if (chained === undefined) held.release()
+    else if (unreplicated || answer.command === 'ROLLBACK') chained.giveUp()
+    else chained.go()
     if (answer.command === 'ROLLBACK') {
       return { kind: 'rolled-back', error: new RetryableError(SWALLOWED_STATEMENT) }
     }
@@ -183,7 +216,12 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
    * error after it has committed. If the backend still answers a ROLLBACK, it has not committed. The text of the error says
    * nothing, because a trigger may raise any.
    */
-  async #commitFailed(error: unknown, texts: readonly string[]): Promise<CommitAnswer> {
+  async #commitFailed(
+    error: unknown,
+    texts: readonly string[],
+    chained: ChainedBegin | undefined,
+  ): Promise<CommitAnswer> {
+    chained?.stay()
     const completed = (this.#held.commands() ?? 0) - (this.#commandsBefore ?? 0)
     const isOwn = isOwnFailure(texts, completed)
     if (sqlState(error) !== undefined && (await this.#rollBack())) {

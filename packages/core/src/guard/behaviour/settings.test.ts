@@ -13,7 +13,7 @@ test('an adapter sees the options of its guard, each under its own name', () => 
     retry: { attempts: 7, baseMs: 100, maxMs: 9_000 },
   } as const
   const expected = {
-    ...{ consumer: 'billing', concurrency: 3, leaseMs: 31_000, deadlineMs: 12_000 },
+    ...{ consumer: 'billing', concurrency: 3, inHand: 6, leaseMs: 31_000, deadlineMs: 12_000 },
     ...{ dedupWindowMs: 4 * 3_600_000, maxAttempts: 7, retryMaxMs: 9_000, transaction: 'each' },
     ...{ hasInbox: true, hasLeases: false, lanesAreUsers: false },
   }
@@ -22,6 +22,6 @@ test('an adapter sees the options of its guard, each under its own name', () => 
   const alone = { ...others, leases: memoryLeases(), onTakeover: 'retry', orderingKey: () => 'a' }
   expect(settingsOf(resolveOptions(alone as never))).toEqual({
     ...expected,
-    ...{ hasInbox: false, hasLeases: true, lanesAreUsers: true },
+    ...{ inHand: 3, hasInbox: false, hasLeases: true, lanesAreUsers: true },
   })
 })
