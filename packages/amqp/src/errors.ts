@@ -58,8 +58,11 @@ const KIND_OF_TEXT: readonly (readonly [RegExp, BrokerErrorKind])[] = [
 ]
 
 /** With the code of a missing queue the server also reports one that is there and cannot be used now. */
-const UNAVAILABLE =
-  /NOT_FOUND - (?:home node '|failed to perform operation on |queue .* (?:has crashed and failed to restart|is stopped by supervisor))/s
+const UNAVAILABLE = /NOT_FOUND - (?:home node '|failed to perform operation on )/
+const STOPPED = /has crashed and failed to restart|is stopped by supervisor/
+
+const isUnavailable = (text: string): boolean =>
+  UNAVAILABLE.test(text) || (text.includes('NOT_FOUND - queue ') && STOPPED.test(text))
 
 /** The broker ended the consumer: its queue was deleted, its node failed over, or a delivery was held too long. */
 export class CancelledError extends Error {
@@ -116,9 +119,11 @@ export const classifyError: (error: unknown) => BrokerError = classifierOf((erro
   const text = isError(error) ? `${error.name}: ${messageOf(error)}` : messageOf(error)
   const code = typeof error === 'object' && error !== null ? Reflect.get(error, 'code') : undefined
   const byText = KIND_OF_TEXT.find(([pattern]) => pattern.test(text))?.[1]
-  const isUnavailable = code === 404 && UNAVAILABLE.test(text)
   return {
-    kind: isUnavailable ? 'unavailable' : (KIND_OF_CODE.get(code) ?? byText ?? 'other'),
+    kind:
+      code === 404 && isUnavailable(text)
+        ? 'unavailable'
+        : (KIND_OF_CODE.get(code) ?? byText ?? 'other'),
     text,
   }
 })

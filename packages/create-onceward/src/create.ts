@@ -49,8 +49,8 @@ function packed(folder: string): Readonly<Record<string, string>> {
 const nameOf = (folder: string): string =>
   basename(resolve(folder))
     .toLowerCase()
-    .replaceAll(/[^a-z0-9-]+/g, '-')
-    .replaceAll(/^-+|-+$/g, '') || 'my-service'
+    .replaceAll(/[^a-z0-9]+/g, '-')
+    .replaceAll(/^-|-$/g, '') || 'my-service'
 
 /** All packages of onceward have one version, which this package has too. */
 function ownVersion(): string {

@@ -32,21 +32,28 @@ export function toShownFailure(error: unknown): Failure {
   return new Failure(withoutSecrets(message, given), exitCode, { cause: error })
 }
 
-// An @ may stand in a password, and behind the host.
-const PASSWORDS = [/:\/\/[^/:@\s]*:(\S+)@/, /:\/\/[^/:@\s]*:([^@\s]+)@/, /[?&]password=([^&\s]+)/]
+const AFTER_USER = /:\/\/[^/:@\s]*:(\S*)/g
+const PARAMETER = /[?&]password=([^&\s]+)/
 /** Variables that hold nothing but a secret. */
 const SECRETS = ['KAFKA_PASSWORD', 'AMQP_PASSWORD', 'AWS_SECRET_ACCESS_KEY', 'AWS_SESSION_TOKEN']
 
 /** Errors of clients and servers repeat what they were given. */
 export function withoutSecrets(text: string, given: readonly string[]): string {
-  const passwords = given.flatMap((each) =>
-    PASSWORDS.flatMap((password) => password.exec(each)?.[1] ?? []),
-  )
+  const passwords = given.flatMap(passwordsIn)
   const secrets = SECRETS.flatMap((name) => process.env[name] ?? [])
   return [...passwords, ...secrets]
     .flatMap((password) => [password, unescaped(password)])
     .filter((secret) => secret.length > 1)
     .reduce((left, secret) => left.replaceAll(secret, '***'), text)
+}
+
+/** An @ may stand in a password, and behind the host. */
+function passwordsIn(text: string): readonly string[] {
+  const ofUsers = [...text.matchAll(AFTER_USER)].flatMap(([, rest = '']) => {
+    const ends = [rest.lastIndexOf('@'), rest.indexOf('@')]
+    return ends.filter((end) => end > 0).map((end) => rest.slice(0, end))
+  })
+  return [...ofUsers, ...(PARAMETER.exec(text)?.slice(1) ?? [])]
 }
 
 function unescaped(text: string): string {

@@ -13,10 +13,12 @@ export interface QueueShape {
 export const isQuorumQueue = (shape: QueueShape | undefined): boolean =>
   shape?.arguments['x-queue-type'] === 'quorum'
 
-const DIFFERENCE =
-  /inequivalent arg '([^']+)' for queue .* but current is (?:the value '(.*)' of type '(\w+)'|'(.*)')?/s
+const DIFFERENCE = /inequivalent arg '([^']+)' for queue /
+/** Stands behind the name of the queue, which may hold anything. */
+const CURRENT = ' but current is '
+const VALUE = /^(?:the value '(.*)' of type '(\w+)'|'(.*)')/s
 /** An argument of the queue that the type of the declaration does not have. */
-const OTHER_TYPE = /invalid arg '[^']+' for queue .* of queue type /s
+const OTHER_TYPE = /invalid arg '[^']+' for queue /
 const TYPE = 'x-queue-type'
 const TYPES = ['classic', 'quorum', 'stream']
 
@@ -70,12 +72,14 @@ function unknownShape(error: unknown): undefined {
 
 function corrected(shape: QueueShape, error: unknown): QueueShape | undefined {
   const text = String(error)
-  if (OTHER_TYPE.test(text)) {
+  if (OTHER_TYPE.test(text) && text.includes(' of queue type ')) {
     const other = TYPES[TYPES.indexOf(String(shape.arguments[TYPE] ?? 'classic')) + 1]
     return other === undefined ? undefined : withArgument(shape, TYPE, other)
   }
-  const [, argument, value, type, plain] = DIFFERENCE.exec(text) ?? []
-  if (argument === undefined) return undefined
+  const [, argument] = DIFFERENCE.exec(text) ?? []
+  const currentAt = text.lastIndexOf(CURRENT)
+  if (argument === undefined || currentAt === -1) return undefined
+  const [, value, type, plain] = VALUE.exec(text.slice(currentAt + CURRENT.length)) ?? []
   // These arguments have two values, so the queue has the other one.
   if (argument === 'durable') return { ...shape, durable: !shape.durable }
   if (argument === 'auto_delete') return { ...shape, autoDelete: !shape.autoDelete }

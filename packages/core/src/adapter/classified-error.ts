@@ -9,7 +9,6 @@ export interface ClassifiedError<Kind extends string> {
 
 /** Longest text of an error, characters: a client may put a whole answer into its message. */
 const LONGEST_TEXT = 2_000
-const LINE_BREAKS = /\s*[\r\n]+\s*/g
 
 /** Makes a classifier whose texts are bounded and of one line. */
 export function classifierOf<Kind extends string>(
@@ -18,8 +17,13 @@ export function classifierOf<Kind extends string>(
   return (error) => {
     const { kind, text } = classify(error)
     const bounded = text.length > LONGEST_TEXT ? `${text.slice(0, LONGEST_TEXT)}…` : text
-    return { kind, text: bounded.replaceAll(LINE_BREAKS, ' ') }
+    return { kind, text: inOneLine(bounded) }
   }
+}
+
+function inOneLine(text: string): string {
+  const lines = text.split(/[\r\n]/).map((line) => line.trim())
+  return lines.filter((line) => line !== '').join(' ')
 }
 
 /** Codes of sockets: the server cannot be reached now. */

@@ -21,9 +21,18 @@ export function parseIdempotencyKey(values: readonly string[]): ParsedKey {
   const [value, ...others] = values
   if (value === undefined) return { kind: 'missing' }
   if (others.length > 0) return { kind: 'repeated' }
-  const text = value.replace(/^[ \t]+|[ \t]+$/g, '')
+  const text = withoutBlanks(value)
   if (text === '') return { kind: 'missing' }
   const key = SF_STRING.exec(text)?.[1]?.replace(/\\(.)/g, '$1') ?? BARE.exec(text)?.[0]
   if (key === undefined || key.length > MOST_CHARACTERS) return { kind: 'malformed' }
   return { kind: 'key', key }
+}
+
+/** The optional white space of RFC 9110, at both ends. `trim` would remove more, such as a non-breaking space. */
+function withoutBlanks(value: string): string {
+  const isBlank = (at: number): boolean => value[at] === ' ' || value[at] === '\t'
+  let [start, end] = [0, value.length]
+  while (isBlank(start)) start += 1
+  while (end > start && isBlank(end - 1)) end -= 1
+  return value.slice(start, end)
 }

@@ -8,8 +8,8 @@ export function literal(value: Parameter): string {
   return value.includes('\\') ? ` E${quoted.replaceAll('\\', '\\\\')}` : quoted
 }
 
-/** Matches parameters, and quoted names and strings, which stay unchanged. */
-const PARAMETER = /"(?:[^"]|"")*"|'(?:[^']|'')*'|\$(\d+)/g
+/** Matches parameters, and quoted names and strings, which stay unchanged. One with a doubled quote is two in a row. */
+const PARAMETER = /"[^"]*"|'[^']*'|\$(\d+)/g
 
 /** A statement with its parameters as literals. A text of several statements takes no parameters. */
 export function inline(text: string, values: readonly unknown[] = []): string {

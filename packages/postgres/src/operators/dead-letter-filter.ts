@@ -122,4 +122,4 @@ export function filterOf(
 }
 
 const remedyOf = (caller: string): string =>
-  `Give \`{ consumer: 'billing' }\`, an id, or \`{ all: true }\` to ${caller.replace(/.*\./, '')} the dead letters of all consumers.`
+  `Give \`{ consumer: 'billing' }\`, an id, or \`{ all: true }\` to ${caller.slice(caller.lastIndexOf('.') + 1)} the dead letters of all consumers.`

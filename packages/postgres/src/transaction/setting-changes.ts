@@ -1,7 +1,7 @@
 import { statementTokens } from './statement-tokens.ts'
 
-/** Most texts contain nothing of this, so their statements need no look. */
-const SUSPECT = /set_config|(?:^|[;\r\n]|\*\/)\s*(?:set|reset|discard|do)\b/i
+/** Most texts contain nothing of this, so their statements need no look. A line break begins a match of its own. */
+const SUSPECT = /set_config|(?:^|[;\r\n]|\*\/)[^\S\r\n]*(?:set|reset|discard|do)\b/i
 const CHANGING = /^(?:set|reset|discard|do)$/
 const SET_CONFIG = /^"?set_config"?$/
 

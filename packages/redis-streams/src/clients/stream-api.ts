@@ -224,7 +224,7 @@ const ALONE =
 
 /** In the same slot as the stream: what is in braces decides, if anything is. */
 export function parkedKey(stream: string, group: string): string {
-  const tagged = /\{[^}]+\}/.test(stream) ? stream : `{${stream}}`
+  const tagged = /^[^{]*\{[^}]+\}/.test(stream) ? stream : `{${stream}}`
   return `${tagged}:onceward:parked:${group}`
 }
 

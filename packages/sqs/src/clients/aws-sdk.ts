@@ -145,12 +145,14 @@ function bounds(runtime: Runtime) {
 }
 
 /** How SQS quotes a request whose signature is wrong. */
-const QUOTED_REQUEST = /\s*The (?:Canonical String|String-to-Sign)\b.*$/s
+const QUOTED_REQUEST = /The (?:Canonical String|String-to-Sign)\b/
 
 /** A quoted request holds the session token, and errors go to logs and to `health()`. */
 function withoutRequest(error: unknown): unknown {
-  if (!isError(error) || !QUOTED_REQUEST.test(error.message)) return error
+  if (!isError(error)) return error
   const { name, message } = error
-  const told = new Error(message.replace(QUOTED_REQUEST, ''))
+  const quotedAt = message.search(QUOTED_REQUEST)
+  if (quotedAt === -1) return error
+  const told = new Error(message.slice(0, quotedAt).trimEnd())
   return Object.assign(told, { name, $metadata: Reflect.get(error, '$metadata') })
 }

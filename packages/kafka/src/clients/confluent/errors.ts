@@ -51,7 +51,7 @@ const CODE_OF_TEXT: readonly (readonly [RegExp, number])[] = [
   [/authentication fail|authentication error|sasl/, -169],
   [/ssl/, -181],
   [/resolve/, -193],
-  [/brokers? .*down/, -187],
+  [/brokers? [\w ]{0,40}down/, -187],
   [/transport failure|disconnected/, -195],
   [/timed out/, -185],
 ]
