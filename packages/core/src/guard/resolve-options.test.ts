@@ -82,6 +82,15 @@ test('says once what shows at every event', () => {
   ])
 })
 
+test('says another thing however much there was to say of one', () => {
+  const warn = vi.fn()
+  const { reportOnce } = resolve({ ...good, logger: { ...silent, warn } })
+  for (let n = 0; n < 150; n += 1) reportOnce('warn', {}, 'a number is rounded', `$.at.${n}`)
+  reportOnce('warn', {}, 'decode answered a value of the wrong type')
+  expect(warn).toHaveBeenCalledTimes(101)
+  expect(warn).toHaveBeenLastCalledWith({}, 'decode answered a value of the wrong type')
+})
+
 test('is refused where something has replaced the global Promise, whose promises async functions do not make', () => {
   const { Promise: ours } = globalThis
   const replaced = class extends ours<unknown> {}

@@ -88,16 +88,16 @@ function skipOf(
   return (delivery) => isOfNoEvent(delivery) || skip(delivery)
 }
 
-/** A map whose names are data has a path for each of them. */
+/** Lines of one message. A map whose names are data has a path for each of them. */
 const MOST_REPORTED = 100
 
-/** A mistake in the user's code shows at every event. One line reports it. */
+/** A mistake in the user's code shows at every event. One line reports it. Messages are few; what they are about is not. */
 function reportsOnce(logger: Logger): ResolvedOptions['reportOnce'] {
-  const reported = new Set<string>()
+  const reported = new Map<string, Set<string>>()
   return (level, fields, message, of = '') => {
-    const id = `${message} ${of}`
-    if (reported.has(id) || reported.size === MOST_REPORTED) return
-    reported.add(id)
+    const about = reported.get(message) ?? new Set()
+    if (about.has(of) || about.size === MOST_REPORTED) return
+    reported.set(message, about.add(of))
     logger[level](fields, message)
   }
 }
