@@ -1,6 +1,7 @@
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
-import { createGuard, FatalError } from '@onceward/core'
+import { createGuard, type Delivery, FatalError } from '@onceward/core'
+import { portOf } from '@onceward/core/adapter'
 import { systemRuntime } from '@onceward/core/ports'
 import {
   counted,
@@ -16,6 +17,7 @@ import { PART_BYTES } from './statements/delivery-columns.ts'
 
 const MIB = 1024 * 1024
 const LARGE = 20 * MIB
+const none = (): void => undefined
 
 let inbox: TestInbox
 
@@ -167,6 +169,36 @@ test('a dead message beyond the bound is deferred and reported, until it has a p
   expect(await large.process(delivery)).toMatchObject({ kind: 'dead-letter', reason: 'fatal' })
   await large.close()
   expect(await parts()).toBe(2)
+})
+
+// Red when the dead letter of an item is made from its row: it has no body, and the message is acked.
+test('a dead item beyond the bound is published whole', async () => {
+  const { pool } = inbox
+  const logger = { debug: none, info: none, warn: none, error: none }
+  const guard = createGuard(
+    {
+      ...{ consumer: 'billing', inbox: pgInbox(pool, { maxStoredBytes: PART_BYTES }), logger },
+      split: ({ payload }) => (payload as { items: readonly string[] }).items,
+      eventKey: ({ payload }) => String(payload).slice(0, 10),
+      concurrency: 2,
+    },
+    ({ payload }) => {
+      if (String(payload).startsWith('dead')) throw new FatalError('no')
+    },
+  )
+  const items = ['dead'.padEnd(3 * MIB, 'x'), 'alive']
+  const whole = newDelivery({ body: Buffer.from(JSON.stringify({ items })), raw: { items } })
+  const published: Delivery[] = []
+  portOf(guard).registerPublisher(whole.source, async ({ delivery }) => {
+    published.push(delivery)
+  })
+  expect(await guard.process(whole)).toMatchObject({ kind: 'ack', by: 'processed' })
+  expect(published.map(({ body }) => Buffer.from(body).toString())).toEqual([
+    JSON.stringify(items[0]),
+  ])
+  // The client's message is not that of the item.
+  expect(published[0]?.raw).toBeUndefined()
+  await guard.close()
 })
 
 test('storing and reading a large body needs memory for some pieces, not for copies of it', async () => {

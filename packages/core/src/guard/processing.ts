@@ -4,7 +4,7 @@ import { Lanes } from '../concurrency/lanes.ts'
 import { isPromise, type MaybeAsync } from '../concurrency/maybe-async.ts'
 import type { StopSignals } from '../concurrency/stop-signals.ts'
 import type { EventId } from '../model/brands.ts'
-import type { Delivery } from '../model/delivery.ts'
+import { copyDelivery, type Delivery } from '../model/delivery.ts'
 import { concernsStore, describeError, StoreUnavailableError } from '../model/errors.ts'
 import type { RunHooks } from '../model/guard-port.ts'
 import type { InFlightEvent, Timings } from '../model/in-flight-event.ts'
@@ -200,8 +200,10 @@ export class Settling {
         return outcome
       }
       const { attempt, ref } = outcome
+      // The client's message is the whole one.
+      const item = copyDelivery(delivery, { raw: undefined })
       return publisher
-        .publishDue({ ref, what: 'publish', delivery }, engine.session)
+        .publishDue({ ref, what: 'publish', delivery: item }, engine.session)
         .then((answer): MaybeAsync<Outcome> => {
           if (answer === undefined) {
             // No adapter publishes it, so the record in Postgres is all that is kept of it.

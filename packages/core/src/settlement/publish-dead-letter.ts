@@ -43,8 +43,8 @@ export interface DeadLetterPublisher {
   ): Promise<DeadLetterAnswer>
   register: GuardPort['registerPublisher']
   /**
-   * Publishes a stored dead letter. Undefined without a publisher for its source: it is left to another guard. Never
-   * rejects.
+   * Publishes a dead letter that no settlement has. It is made from the given delivery, because the row of one that is
+   * too large has no body. Undefined without a publisher for its source: it is left to another guard. Never rejects.
    */
   publishDue(due: DueEvent, session: Session): Promise<DeadLetterAnswer | undefined>
   /** Why dead letters cannot be published, by place. */
@@ -102,7 +102,8 @@ export function createDeadLetterPublisher(
       const registered = fit.findLast(({ source }) => source.namespace === namespace) ?? fit.at(-1)
       if (registered === undefined) return undefined
       const place = placeOf(registered.publish)
-      const toWhole: ToWhole = (letter) => ({ ...letter, delivery: restored(options, letter) })
+      const whole = restored(options, { delivery, ref })
+      const toWhole: ToWhole = (letter) => ({ ...letter, delivery: whole })
       return track(running, publishRecorded({ ...shared, place, session, toWhole }, ref))
     },
     outages: () => {
@@ -117,7 +118,10 @@ export function createDeadLetterPublisher(
 }
 
 /** The stored delivery with the client's message. */
-const restored = ({ logger }: ResolvedOptions, { delivery, ref }: DeadLetter): Delivery =>
+const restored = (
+  { logger }: ResolvedOptions,
+  { delivery, ref }: Pick<DueEvent, 'delivery' | 'ref'>,
+): Delivery =>
   withRaw(delivery, (error) =>
     logger.error(
       { err: describeError(error), id: ref.id },
