@@ -115,15 +115,13 @@ function beginsInside(quantifier: AST.Quantifier, flags: AST.Flags): boolean {
 function aroundOf(quantifier: AST.Quantifier): Record<'before' | 'behind', AST.Element[]> {
   const before: AST.Element[] = []
   const behind: AST.Element[] = []
-  let node: AST.Node = quantifier
-  while (node.parent !== null && node.type !== 'Pattern') {
+  for (let node: AST.Node = quantifier; node.parent !== null; node = node.parent) {
     const { parent }: AST.Node = node
     if (parent.type === 'Alternative') {
       const at = parent.elements.indexOf(node as AST.Element)
       before.push(...parent.elements.slice(0, at))
       behind.push(...parent.elements.slice(at + 1))
     }
-    node = parent
   }
   return { before, behind }
 }

@@ -5,7 +5,13 @@ import './support/node-version.ts'
 // The guard: what one makes, and what it does with a delivery.
 export { createBatchGuard, createGuard } from './guard/guard.ts'
 export type { Guard, ProcessOptions } from './model/guard-port.ts'
-export type { DecodedDelivery, Delivery, DeliverySource, GuardEvent } from './model/delivery.ts'
+export type {
+  DecodedDelivery,
+  Delivery,
+  DeliveryItem,
+  DeliverySource,
+  GuardEvent,
+} from './model/delivery.ts'
 export type {
   AbandonReason,
   DeadLetterReason,

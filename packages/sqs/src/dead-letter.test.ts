@@ -43,6 +43,15 @@ test('a message with ten attributes keeps all of them, because its key may be am
   expect(Object.keys(message.MessageAttributes ?? {})).toEqual(names)
 })
 
+test('the mark of an item has the last room, before the reason, and not one that the producer wrote', () => {
+  const names = Array.from({ length: 9 }, (_, index) => `a${index}`)
+  const own = Object.fromEntries([...names, 'X-Onceward-Item'].map((name) => [name, text(name)]))
+  const letter = { ...deadLetterOf(delivered(own)), itemMark: '1.mark' }
+  const { MessageAttributes } = deadLetterMessage(letter, deadUrl)
+  expect(Object.keys(MessageAttributes ?? {})).toEqual([...names, 'x-onceward-item'])
+  expect(MessageAttributes?.['x-onceward-item']).toEqual(text('1.mark'))
+})
+
 test('the reason of an earlier dead letter is replaced', () => {
   const earlier = { 'x-onceward-reason': text('attempts-spent'), 'X-Onceward-Key': text('old') }
   const dead = deadLetterOf(delivered({ ...earlier, a: text('1') }), { key: undefined })

@@ -90,9 +90,14 @@ function attributesOf(letter: DeadLetter): Attributes {
   const originals = Object.entries(originalAttributes(letter.delivery))
   const { MessageDeduplicationId: id, MessageGroupId: group } =
     sqsMessage(letter.delivery)?.Attributes ?? {}
-  const { 'x-onceward-reason': reason, ...headers } = deadLetterHeaders(letter)
-  // What belongs to the message comes before everything but the reason.
+  const {
+    'x-onceward-item': item,
+    'x-onceward-reason': reason,
+    ...headers
+  } = deadLetterHeaders(letter)
+  // What belongs to the message comes before everything but the reason. Without its mark an item is no item any more.
   const reasons = {
+    ...(item === undefined ? {} : { 'x-onceward-item': item }),
     ...(reason === undefined ? {} : { 'x-onceward-reason': reason }),
     ...(id === undefined ? {} : { [DEDUPLICATION_ID]: id }),
     ...(group === undefined ? {} : { [GROUP_ID]: group }),

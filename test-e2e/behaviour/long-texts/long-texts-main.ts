@@ -69,7 +69,7 @@ const textsOf = (length: number, units = UNITS): readonly string[] =>
 
 const LONG_TEXTS = textsOf(LONG)
 
-const guardFor = (decode: Decode | undefined) =>
+const guardFor = (decode: Decode<unknown> | undefined) =>
   createGuard(
     {
       ...{ consumer: 'long', inbox: memoryInbox(), logger: silent, retry: { attempts: 1 } },
@@ -79,7 +79,10 @@ const guardFor = (decode: Decode | undefined) =>
     () => undefined,
   )
 
-async function process(decode: Decode | undefined, deliveries: readonly Delivery[]): Promise<void> {
+async function process(
+  decode: Decode<unknown> | undefined,
+  deliveries: readonly Delivery[],
+): Promise<void> {
   const guard = guardFor(decode)
   for (const delivery of deliveries) await guard.process(delivery)
   await guard.close()

@@ -22,8 +22,10 @@ export function classifierOf<Kind extends string>(
 }
 
 function inOneLine(text: string): string {
-  const lines = text.split(/[\r\n]/).map((line) => line.trim())
-  return lines.filter((line) => line !== '').join(' ')
+  const lines = text.split(/[\r\n]/)
+  if (lines.length === 1) return text
+  const filled = lines.map((line) => line.trim()).filter((line) => line !== '')
+  return filled.join(' ')
 }
 
 /** Codes of sockets: the server cannot be reached now. */

@@ -121,7 +121,7 @@ export class Settling {
   /** By the index of the delivery. */
   readonly settlements: Settlement[] = []
   readonly #parts: SettlingParts
-  readonly #deliveries: readonly Delivery[]
+  #deliveries: readonly Delivery[]
   readonly #hooks: RunHooks
   readonly #startedAtMs: number
   /** One promise for each delivery whose settlement is still being checked. Undefined in most calls. */
@@ -142,8 +142,13 @@ export class Settling {
     for (const index of this.#deliveries.keys()) this.#settle(index, outcome, {})
   }
 
-  observerWith(stores: OpenStores): Processing['observe'] {
+  /** @param deliveries - As the guard runs them. */
+  observerWith(
+    stores: OpenStores,
+    deliveries: readonly Delivery[] = this.#deliveries,
+  ): Processing['observe'] {
     this.#stores = stores
+    this.#deliveries = deliveries
     return (index, outcome, facts) => {
       if (outcome.kind === 'dead') this.#settleDead(index, outcome, { facts, stores })
       else this.#settle(index, outcome, facts)

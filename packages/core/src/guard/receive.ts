@@ -3,7 +3,7 @@ import type { Identified } from '../identity/identify.ts'
 import type { Claimed } from '../lease/claim.ts'
 import type { EventId, EventKey, Fingerprint } from '../model/brands.ts'
 import type { DeadLetterRef } from '../model/dead-letter.ts'
-import { type Delivery, isItem } from '../model/delivery.ts'
+import type { Delivery } from '../model/delivery.ts'
 import { describeError } from '../model/errors.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { WriteMarks } from '../model/lease-store.ts'
@@ -244,7 +244,7 @@ async function refuse(
     // A caller gets the refusal as its answer. That of one item is no answer to the whole request.
     const isAnswer =
       context.options.callerRetries !== undefined &&
-      !refusals.every(({ delivery }) => isItem(delivery))
+      !refusals.every(({ delivery }) => delivery.item !== undefined)
     if (engine !== undefined && !isAnswer) {
       refs = await engine.session.refuse(refusals)
       context.breaker.succeeded()

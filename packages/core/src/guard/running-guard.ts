@@ -27,6 +27,7 @@ import {
 import type { HandlerCall } from '../transaction/engine.ts'
 import { Fence } from '../transaction/partition-fence.ts'
 import { type BackgroundWork, backgroundOnDemand, startBackground } from './background.ts'
+import { withItems } from './marked-items.ts'
 import { createStoreOpener, isOfLeases, type OpenInbox, type OpenStores } from './open-stores.ts'
 import type { Background } from './parked.ts'
 import { processDeliveries } from './process.ts'
@@ -131,12 +132,13 @@ export class RunningGuard implements GuardPort {
         settling.settleAll(stores)
         return settling.settlements
       }
-      const observe = settling.observerWith(stores)
+      const received = withItems(this.#options, stores, deliveries)
+      const observe = settling.observerWith(stores, received)
       const observeItem = settling.itemObserverWith(stores)
       const processing = startProcessing(this.#shared, {
         ...{ stores, signals, observe, observeItem, isResultRead: hooks.needsResult },
       })
-      await processDeliveries(processing, deliveries)
+      await processDeliveries(processing, received)
       if (settling.checking !== undefined) await Promise.all(settling.checking)
       endProbe?.()
       return settling.settlements

@@ -1,7 +1,7 @@
 import { andThen, type MaybeAsync } from '../concurrency/maybe-async.ts'
 import { answerWithin, LATE } from '../concurrency/timeout.ts'
 import type { EventKey, Fingerprint } from '../model/brands.ts'
-import { copyDelivery, type DecodedDelivery, type Delivery, isItem } from '../model/delivery.ts'
+import { copyDelivery, type DecodedDelivery, type Delivery, unreserved } from '../model/delivery.ts'
 import {
   DeadlineExceededError,
   FatalError,
@@ -185,7 +185,10 @@ function decode(reading: Reading): MaybeAsync<undefined> {
   const decoding =
     decodes === undefined
       ? decodeJson(body)
-      : callUserFunction(reading, 'decode', () => decodeByUser(reading, decodes, fingerprint))
+      : callUserFunction(reading, 'decode', () => {
+          const delivery = unreserved(reading.delivery)
+          return decodeByUser({ body, delivery }, decodes, fingerprint)
+        })
   return decoding instanceof Promise
     ? decoding.then((decoded) => keepDecoded(reading, decoded))
     : keepDecoded(reading, decoding)
@@ -222,7 +225,7 @@ function skip(reading: Reading): MaybeAsync<Identified | undefined> {
   const { skip: isSkipped } = options
   if (isSkipped === undefined || isItemOf(reading)) return undefined
   const asked = callUserFunction(reading, 'skip', () =>
-    isSkipped(copyDelivery(delivery, { payload })),
+    isSkipped(copyDelivery(unreserved(delivery), { payload })),
   )
   return andThen<unknown, Identified | undefined>(asked, (answer) => {
     if (answer === true) return { kind: 'skipped' }
@@ -233,14 +236,14 @@ function skip(reading: Reading): MaybeAsync<Identified | undefined> {
 
 /** An item is not split again, also if it was replayed, or put back on its queue. */
 const isItemOf = ({ delivery, options }: Reading): boolean =>
-  options.split !== undefined && isItem(delivery)
+  options.split !== undefined && delivery.item !== undefined
 
 function split(reading: Reading): MaybeAsync<Identified | undefined> {
   const { delivery, options, payload } = reading
   const { split: itemsOf } = options
-  if (itemsOf === undefined || isItem(delivery)) return undefined
+  if (itemsOf === undefined || delivery.item !== undefined) return undefined
   const asked = callUserFunction<unknown>(reading, 'split', () =>
-    itemsOf(copyDelivery(delivery, { payload })),
+    itemsOf(copyDelivery(unreserved(delivery), { payload })),
   )
   return andThen<unknown, Identified>(asked, (answer) => {
     const items = toItems(delivery, answer)
@@ -380,7 +383,7 @@ const inflatedOf = ({ body, delivery }: Reading): Delivery =>
 function shownTo(reading: Reading): DecodedDelivery<unknown> {
   const { decoded, delivery, payload } = reading
   if (reading.shown === undefined) {
-    const copy = copyDelivery(delivery, { payload })
+    const copy = copyDelivery(unreserved(delivery), { payload })
     reading.shown = payload === decoded.value ? copy : withDecoded(copy, decoded.value)
   }
   return reading.shown

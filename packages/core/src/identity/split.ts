@@ -1,12 +1,9 @@
-import { copyDelivery, type Delivery, ITEM_HEADER } from '../model/delivery.ts'
+import { copyDelivery, type Delivery } from '../model/delivery.ts'
 import { describeError, InvalidPayloadError } from '../model/errors.ts'
 import type { Decoded } from './decode.ts'
 
 /** Most items of one delivery. */
 export const MOST_ITEMS = 10_000
-
-/** Behind the number of an item that has an integer beyond what a number of JavaScript holds. */
-const WITH_BIGINT = 'n'
 
 /**
  * One delivery for each item. Its body is the item as JSON, whatever the format of the message. It is read from this
@@ -28,12 +25,12 @@ export function toItems(delivery: Delivery, items: unknown): readonly Delivery[]
 }
 
 function toItem(delivery: Delivery, item: unknown, index: number): Delivery {
-  const { contentType, headers, messageId, source } = delivery
-  const { hasBigint, text } = textOf(item, index)
+  const { contentType, messageId, source } = delivery
+  const { hasBigints, text } = textOf(item, index)
   const numbered = (name: string | undefined) => name && `${name}#${index}`
   return copyDelivery(delivery, {
     body: Buffer.from(text),
-    headers: { ...headers, [ITEM_HEADER]: `${index}${hasBigint ? WITH_BIGINT : ''}` },
+    item: { index, hasBigints },
     source: { ...source, position: numbered(source.position) },
     messageId: numbered(messageId),
     contentType: contentType?.startsWith('application/cloudevents-batch')
@@ -46,16 +43,16 @@ function toItem(delivery: Delivery, item: unknown, index: number): Delivery {
 /** Not yet in the types of TypeScript's library. */
 const { rawJSON } = JSON as unknown as { readonly rawJSON: (text: string) => unknown }
 
-function textOf(item: unknown, index: number): { readonly text: string; hasBigint: boolean } {
-  let hasBigint = false
+function textOf(item: unknown, index: number): { readonly text: string; hasBigints: boolean } {
+  let hasBigints = false
   let why: string = typeof item
   try {
     const text = JSON.stringify(item, (_, value: unknown) => {
       if (typeof value !== 'bigint') return value
-      hasBigint = true
+      hasBigints = true
       return rawJSON(String(value))
     }) as string | undefined
-    if (text !== undefined) return { text, hasBigint }
+    if (text !== undefined) return { text, hasBigints }
   } catch (error) {
     why = describeError(error).name
   }
@@ -66,12 +63,13 @@ function textOf(item: unknown, index: number): { readonly text: string; hasBigin
 
 /** The payload of an item, from {@link toItems}, a store or a dead letter that was put back. */
 export function decodeItem(
-  { body, headers }: Delivery,
+  { body, item }: Delivery,
   decodeJson: (body: Uint8Array) => Decoded,
 ): Decoded {
   const decoded = decodeJson(body)
-  if (headers[ITEM_HEADER]?.endsWith(WITH_BIGINT) !== true) return decoded
-  return { ...decoded, value: JSON.parse(Buffer.from(body).toString(), withBigints) }
+  if (item?.hasBigints !== true) return decoded
+  const value: unknown = JSON.parse(Buffer.from(body).toString(), withBigints)
+  return { ...decoded, value, rounded: undefined }
 }
 
 const INTEGER = /^-?\d+$/

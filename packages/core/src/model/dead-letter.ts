@@ -18,6 +18,8 @@ export interface DeadLetter {
   readonly firstFailedAt: Date
   readonly lastFailedAt: Date
   readonly delivery: Delivery
+  /** Given for an item of a delivery that was split: it proves that onceward made it. */
+  readonly itemMark?: string | undefined
 }
 
 /**

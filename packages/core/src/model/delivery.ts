@@ -89,6 +89,40 @@ export interface Delivery {
   readonly raw?: unknown
   /** Given if the place of a record is the identity of its event: `consumeKafka` with `identity: 'offsets'`. */
   readonly place?: DeliveryPlace | undefined
+  /**
+   * Says that this is one item of a delivery that was split: it is not split again. Set by onceward and kept by the
+   * stores. An adapter never sets it, because no producer may.
+   */
+  readonly item?: DeliveryItem | undefined
+}
+
+/** Which item of a delivery that was split. */
+export interface DeliveryItem {
+  readonly index: number
+  /** It has an integer beyond what a number of JavaScript holds. */
+  readonly hasBigints: boolean
+}
+
+/**
+ * Names of headers that only onceward writes. Whoever else sends them says nothing by them: no function of the user sees
+ * them, and no message of the outbox has them.
+ */
+const isReservedHeader = (name: string): boolean => name.toLowerCase().startsWith('x-onceward-')
+
+/** A copy of the headers without the reserved ones. */
+export function unreservedHeaders<Value>(
+  headers: Readonly<Record<string, Value>>,
+): Record<string, Value> {
+  const own = { ...headers }
+  for (const name of Object.keys(own)) if (isReservedHeader(name)) delete own[name]
+  return own
+}
+
+/** The delivery as functions of the user see it. */
+export function unreserved(delivery: Delivery): Delivery {
+  return Object.keys(delivery.headers).some(isReservedHeader)
+    ? copyDelivery(delivery, { headers: unreservedHeaders(delivery.headers) })
+    : delivery
 }
 
 /**
@@ -100,12 +134,13 @@ export function copyDelivery<Changes extends object>(
   changes: Changes,
 ): Delivery & Changes {
   const { body, headers, source, contentType, contentEncoding, messageId, orderingKey } = delivery
-  const { deliveryCount, place, redelivered, raw } = delivery
+  const { deliveryCount, item, place, redelivered, raw } = delivery
   // A date of its own, because `setHours` changes the date that it is called on.
   const producedAt = delivery.producedAt && new Date(delivery.producedAt.getTime())
   const fields = { body, headers, source, contentType, contentEncoding, messageId, orderingKey }
   const copy = { ...fields, producedAt, deliveryCount, redelivered, raw }
   if (place !== undefined) Object.assign(copy, { place })
+  if (item !== undefined) Object.assign(copy, { item })
   // A copy of a copy keeps only the original: a message that is held again and again is copied each time.
   const state = stateOf(delivery)
   const copied = state instanceof Copied ? state : new Copied(delivery)
@@ -133,16 +168,6 @@ export function asRedelivered(delivery: Delivery): Delivery {
 /** A delivery with a decoded body, before the key is known. */
 export interface DecodedDelivery<Payload> extends Delivery {
   readonly payload: Payload
-}
-
-/**
- * Says that a message is one item of a delivery that was split, and which: it is not split again. A stored item has it,
- * and so has its dead letter, which may be put back on the queue.
- */
-export const ITEM_HEADER = 'x-onceward-item'
-
-export function isItem({ headers }: Pick<Delivery, 'headers'>): boolean {
-  return headers[ITEM_HEADER] !== undefined
 }
 
 /** The event that a handler receives. */

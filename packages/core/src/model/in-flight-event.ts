@@ -1,6 +1,13 @@
 import type { OwnerToken } from './brands.ts'
 import type { DeadLetterRef } from './dead-letter.ts'
-import { copyBody, type Delivery, type GuardEvent, ownGetter, withGetters } from './delivery.ts'
+import {
+  copyBody,
+  type Delivery,
+  type GuardEvent,
+  ownGetter,
+  unreservedHeaders,
+  withGetters,
+} from './delivery.ts'
 import type { IdentifiedEvent } from './inbox.ts'
 
 /** Times that only an observer asks for. Mutable: each step adds its own. */
@@ -76,7 +83,7 @@ export function toGuardEvent(
     redelivered,
     raw,
     producedAt: delivery.producedAt && new Date(delivery.producedAt.getTime()),
-    headers: { ...delivery.headers },
+    headers: unreservedHeaders(delivery.headers),
     source: { ...delivery.source },
     payload,
     key: event.key,

@@ -1,11 +1,11 @@
 import type { DeadLetter } from '../model/dead-letter.ts'
-import { ITEM_HEADER } from '../model/delivery.ts'
+import { ITEM_HEADER } from './item-mark.ts'
 
 const ERROR_LENGTH = 1_024
 
 const HEADERS = {
   // Without it, an item that is put back on its queue would be split as if it were the whole message.
-  [ITEM_HEADER]: ({ delivery }) => delivery.headers[ITEM_HEADER],
+  [ITEM_HEADER]: ({ itemMark }) => itemMark,
   'x-onceward-reason': ({ reason }) => reason,
   // The same for every copy: it shows that a dead letter was published twice.
   'x-onceward-event-id': ({ ref }) => ref.id,
@@ -30,8 +30,8 @@ export function deadLetterHeaders(letter: DeadLetter): Readonly<Record<string, s
 }
 
 /**
- * Whether a header of this name is one of {@link deadLetterHeaders}. On a message it is from an earlier dead letter, and
- * a new dead letter replaces it. All other headers of the message are kept.
+ * Whether a header of this name is one of {@link deadLetterHeaders}. On a message it is from an earlier dead letter or from
+ * somebody who copied it, and a new dead letter replaces it. All other headers of the message are kept.
  */
 export function isDeadLetterHeader(name: string): boolean {
   return Object.hasOwn(HEADERS, name.toLowerCase())

@@ -13,6 +13,7 @@ import type { DueEvent, InboxSession } from '../model/inbox.ts'
 import type { DeferCause, Settlement } from '../model/settlement.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { messageHash, withRaw } from '../support/adapter-registry.ts'
+import { itemMark } from './item-mark.ts'
 import type { Outcome } from './outcome.ts'
 import { type CallEnd, PlaceCalls, PUBLISH_BUDGET_MS } from './place-calls.ts'
 
@@ -30,7 +31,7 @@ interface PendingDeadLetter<Kind extends Outcome = Outcome> {
 }
 
 type Dead = Extract<Outcome, { kind: 'dead' }>
-type Session = Pick<InboxSession<unknown>, 'takePublishing' | 'endPublishing'>
+type Session = Pick<InboxSession<unknown>, 'takePublishing' | 'endPublishing' | 'secret'>
 
 /** Publishes dead letters to the broker's dead-letter place, when the adapter settles or when the poller finds them. */
 export interface DeadLetterPublisher {
@@ -164,7 +165,11 @@ async function publishRecorded(
     // The right counts from before the call that took it. This process may have been frozen since.
     const leftMs = RIGHT_MS - (options.runtime.monotonic() - startedAtMs)
     if (leftMs < PUBLISH_BUDGET_MS) return again('publishing-elsewhere')
-    return await recordAnswer(publishing, await place.call(toWhole(letter)), { ref, token })
+    const whole = toWhole(letter)
+    const { consumer } = options
+    const mark = itemMark({ consumer, secret: session.secret }, whole.delivery)
+    const call = await place.call({ ...whole, itemMark: mark })
+    return await recordAnswer(publishing, call, { ref, token })
   } catch (error) {
     return notPublished(options, ref, { cause: 'store-error', error })
   } finally {

@@ -57,7 +57,10 @@ export function registerMessageTraits(broker: string, read: MessageTraits): void
  */
 export function messageHash(consumer: string | number, delivery: Delivery): string {
   const { source, messageId, headers, body } = delivery
-  const place = [source.broker, source.queue, source.position, messageId, ...traitsOf(delivery)]
+  // Two items of a message may be equal, and a message may have neither a position nor an id.
+  const part = delivery.item === undefined ? [] : [delivery.item.index]
+  const { broker, position, queue } = source
+  const place = [broker, queue, position, messageId, ...traitsOf(delivery), ...part]
   const stable = Object.entries(headers)
     .filter(([name]) => !VOLATILE_HEADERS.test(name))
     .toSorted(([a], [b]) => (a < b ? -1 : 1))

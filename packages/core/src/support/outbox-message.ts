@@ -1,3 +1,4 @@
+import { unreservedHeaders } from '../model/delivery.ts'
 import { OutboxError } from '../model/errors.ts'
 import type { CollectedMessage, OutboxMessage } from '../model/outbox.ts'
 import { toJsonText } from './json-text.ts'
@@ -51,7 +52,7 @@ export function toCollected(
   }
   const [problem] = nameProblems('outbox.send', message, NAMES)
   if (problem !== undefined) throw new OutboxError(problem)
-  const { delayMs = 0, headers = {}, id, key, to, type = to } = message
+  const { delayMs = 0, headers: given = {}, id, key, to, type = to } = message
   const name = 'printable ASCII characters without spaces'
   if (!isDestination(to)) throw wrong(`expected \`to\` to be ${DESTINATION_NAME}`, to)
   if (!fits(type, TYPE)) throw wrong(`expected \`type\` to be 1–255 ${name}`, type)
@@ -61,7 +62,7 @@ export function toCollected(
   }
   const isTime = Number.isSafeInteger(delayMs) && delayMs >= 0 && delayMs <= YEAR_MS
   if (!isTime) throw wrong(`expected \`delayMs\` to be an integer from 0 to ${YEAR_MS}`, delayMs)
-  const headerBytes = checkedHeaders(headers)
+  const { headerBytes, headers } = checkedHeaders(given)
   const isJson = !(message.payload instanceof Uint8Array)
   const payload = isJson ? jsonOf(message.payload) : Uint8Array.from(message.payload as Uint8Array)
   const bytes = payload.byteLength + headerBytes
@@ -70,7 +71,7 @@ export function toCollected(
       `The message to "${to}" has ${bytes} bytes, more than ${MESSAGE_LIMIT_BYTES}. Store the data and send where it is.`,
     )
   }
-  const kept = { to, key, type, source, event, headers: { ...headers }, isJson, payload, delayMs }
+  const kept = { to, key, type, source, event, headers, isJson, payload, delayMs }
   return { id: id ?? newId(), ...kept }
 }
 
@@ -82,16 +83,22 @@ function isKey(key: unknown): key is string {
   return Buffer.byteLength(key) <= KEY_LIMIT_BYTES
 }
 
-/** How many bytes they have. */
-function checkedHeaders(headers: unknown): number {
-  if (typeof headers !== 'object' || headers === null || Array.isArray(headers)) {
-    throw wrong('expected `headers` to be an object of texts', headers)
+interface CheckedHeaders {
+  readonly headers: Readonly<Record<string, string>>
+  readonly headerBytes: number
+}
+
+/** Without those of onceward: a handler passes headers on that another program copied from a dead letter. */
+function checkedHeaders(given: unknown): CheckedHeaders {
+  if (typeof given !== 'object' || given === null || Array.isArray(given)) {
+    throw wrong('expected `headers` to be an object of texts', given)
   }
+  const headers = unreservedHeaders(given as Record<string, string>)
   const all = Object.entries(headers)
   if (all.length > MOST_HEADERS) {
     throw new OutboxError(`A message may have ${MOST_HEADERS} headers, not ${all.length}.`)
   }
-  let bytes = 0
+  let headerBytes = 0
   for (const [name, value] of all) {
     if (RESERVED.test(name)) {
       throw new OutboxError(
@@ -104,9 +111,9 @@ function checkedHeaders(headers: unknown): number {
         `The header "${shown(name)}" cannot be sent: its name must be a token of HTTP, its value well-formed text without control characters.`,
       )
     }
-    bytes += name.length + Buffer.byteLength(value)
+    headerBytes += name.length + Buffer.byteLength(value)
   }
-  return bytes
+  return { headers, headerBytes }
 }
 
 function jsonOf(payload: unknown): Uint8Array {

@@ -26,6 +26,8 @@ export type Untouched =
   | 'other-queue'
   /** `requeue`: its event key is made of the broker's id or position, so its copy would be another event. */
   | 'broker-key'
+  /** `requeue`: it is one item of a message, and its queue has whole messages. Replay it. */
+  | 'item'
   /** `requeue`: the broker has refused the message, and nothing was sent. */
   | 'not-sent'
   /**

@@ -83,6 +83,13 @@ const from = (source: Partial<Delivery['source']>): string =>
 const kafka = from({ broker: 'kafka', queue: 'orders', position: '0/12' })
 
 // A copy gets another id or position from its broker: it would be another event, whose effect could happen as well.
+test('the item of a message is not sent, because its queue has whole messages', async () => {
+  const properties = Buffer.from('{"item":{"index":1,"hasBigints":false}}').toString('base64')
+  const { answer, asked } = await requeued({ rows: [deadLetterRow({ properties })] })
+  expect(answer).toEqual({ why: 'item' })
+  expect(sent({ asked })).toEqual([])
+})
+
 test.each<[string, Partial<DeadLetterRow>, boolean]>([
   ['of the application', { key: 'order-1' }, true],
   [

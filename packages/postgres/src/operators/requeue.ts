@@ -89,6 +89,7 @@ async function free(
       ...operation,
       act: async (client, row) => {
         if (row.kind === 'refused' && isFreed(row)) return 'unconfirmed'
+        if (readDelivery(row).item !== undefined) return 'item'
         if (isBrokersKey(row)) return 'broker-key'
         const { freeEvent, freeRefused } = statements
         const values = [row.id, token, String(RIGHT_MS), by]

@@ -14,6 +14,7 @@ import {
 describe('a stored delivery', () => {
   it('is read as it was, except for the fields of one delivery attempt', () => {
     const delivery = newDelivery({
+      item: { index: 3, hasBigints: true },
       contentType: 'text/plain',
       messageId: 'm\0',
       orderingKey: '\ud800',

@@ -24,6 +24,7 @@ interface Properties {
   readonly messageId?: string | undefined
   readonly orderingKey?: string | undefined
   readonly producedAtMs?: number | undefined
+  readonly item?: Delivery['item']
 }
 
 /** Whether a delivery is stored whole: its body, envelope and headers together are within the bound. */
@@ -46,13 +47,13 @@ function sizeOf({ body, envelope, headers }: Delivery): number {
  */
 export function storeDelivery(delivery: Delivery, maxStoredBytes: number): StoredDelivery {
   const { body, contentType, contentEncoding, envelope, headers } = delivery
-  const { messageId, orderingKey, producedAt } = delivery
+  const { item, messageId, orderingKey, producedAt } = delivery
   const isStored = isStorable(delivery, maxStoredBytes)
   const bodyParts =
     isStored && body.byteLength > PART_BYTES ? Math.ceil(body.byteLength / PART_BYTES) : 0
   const producedAtMs = producedAt?.getTime()
   const texts = { contentType, contentEncoding, messageId, orderingKey }
-  const properties: Properties = { ...texts, producedAtMs }
+  const properties: Properties = { ...texts, producedAtMs, item }
   return {
     source: textsJson(delivery.source),
     properties: toBase64(JSON.stringify(properties)),
@@ -83,7 +84,7 @@ export function bodyPart(body: Uint8Array, part: number): string {
 export function readDelivery(stored: StoredDelivery, body?: Uint8Array): Delivery {
   const properties = fromJson(stored.properties) as Properties
   const headers = fromJson(stored.headers) as Delivery['headers']
-  const { contentType, contentEncoding, messageId, orderingKey, producedAtMs } = properties
+  const { contentType, contentEncoding, item, messageId, orderingKey, producedAtMs } = properties
   return {
     body: body ?? new Uint8Array(Buffer.from(stored.body, 'base64')),
     headers: isOmitted(stored)
@@ -94,6 +95,7 @@ export function readDelivery(stored: StoredDelivery, body?: Uint8Array): Deliver
     ...(contentEncoding === undefined ? {} : { contentEncoding }),
     ...(messageId === undefined ? {} : { messageId }),
     ...(orderingKey === undefined ? {} : { orderingKey }),
+    ...(item === undefined ? {} : { item }),
     ...(typeof producedAtMs === 'number' ? { producedAt: new Date(producedAtMs) } : {}),
     ...(stored.envelope === null
       ? {}

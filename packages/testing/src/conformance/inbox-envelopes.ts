@@ -19,6 +19,22 @@ export function envelopeTests<Tx>(open: Open<Tx>): void {
       expect((await steps.session.due(10))[0]?.delivery.envelope).toEqual(envelope)
     })
 
+    it('is kept with which item of a message it is, which no header says', async () => {
+      await using opened = await open()
+      const { steps, subject } = opened
+      const item = { index: 7, hasBigints: true }
+      const delivery = newDelivery({ item })
+      const refusal = { delivery, reason: 'invalid-payload', error: 'bad' } as const
+      const [refused] = await steps.session.refuse([refusal])
+      if (refused === undefined) throw new Error('refuse() gave no answer')
+      for (const ref of [refused, await steps.buried(newEvent({ delivery }))]) {
+        expect((await steps.published(ref))?.delivery.item).toEqual(item)
+        await subject.replay(ref)
+      }
+      const due = await steps.session.due(10)
+      expect(due.map((each) => each.delivery.item)).toEqual([item, item])
+    })
+
     it('is kept with a refused message', async () => {
       await using opened = await open()
       const { steps, subject } = opened

@@ -47,6 +47,15 @@ describe('the outbox of a handler', () => {
     await guard.close()
   })
 
+  it('leaves out the headers of onceward, which a handler may have copied from a dead letter', async () => {
+    const headers = { a: 'b', 'x-onceward-item': '0', 'X-Onceward-Error': 'a line\nand another' }
+    const { errors, guard, inbox } = sending({ to: 'payments', payload: 1, headers })
+    expect((await guard.process(delivery('e-1'))).kind).toBe('ack')
+    expect([errors, inbox.sent()]).toMatchObject([[], [{ headers: { a: 'b' } }]])
+    expect(inbox.sent()[0]?.headers).toEqual({ a: 'b' })
+    await guard.close()
+  })
+
   it('sends nothing of a run that fails, and the next run gives the same ids', async () => {
     const ids: string[] = []
     let runs = 0

@@ -157,20 +157,6 @@ describe('the items', () => {
     await guard.close()
   })
 
-  test('are split once: an item that is put back on its queue runs as one event', async () => {
-    const seen: unknown[] = []
-    const { guard, process, records } = setUp({}, ({ payload }) => void seen.push(payload))
-    const body = Buffer.from('{"id":"a","n":12345678901234567890}')
-    const item = (mark: string): Delivery => ({
-      ...whole([]),
-      ...{ body, headers: { 'x-onceward-item': mark } },
-    })
-    expect(await process(item('3n'))).toEqual({ kind: 'ack', by: 'processed' })
-    expect(seen).toEqual([{ id: 'a', n: 12_345_678_901_234_567_890n }])
-    expect(records.length).toBe(1)
-    await guard.close()
-  })
-
   test('may be bigints where decode makes them', async () => {
     const seen: unknown[] = []
     const decode = (): unknown => ({ Records: [{ id: 'a', n: 2n ** 64n }] })
