@@ -113,29 +113,38 @@ async function endCounts(
   }
 }
 
-/** Each count comes directly before the message is read, so a message that ends the process burns its own count only. */
+/**
+ * Each count comes directly before the message is read, so a message that ends the process burns its own count only. The
+ * lock is held for one read at a time, because the runs of all guards wait for it.
+ */
 async function identifyAlone(
   counting: Counting,
   deliveries: readonly Delivery[],
   seen: Map<Delivery, Seen>,
 ): Promise<void> {
   const { runtime } = counting.context.options
-  const release = await runtime.alone.exclusive({ limit: { runtime, ms: ALONE_WAIT_MS } })
-  try {
-    for (const delivery of deliveries) {
-      seen.set(
-        delivery,
-        release === undefined
-          ? {
-              kind: 'decided',
-              outcome: { kind: 'in-progress', delayMs: STORE_DOWN_MS, cause: 'waiting-alone' },
-            }
-          : await identifyCountedAlone(counting, delivery),
-      )
+  let isBusy = false
+  for (const delivery of deliveries) {
+    // Runs that did not end while one message waited would hold up each of the others for as long.
+    const limit = { runtime, ms: ALONE_WAIT_MS }
+    const release = isBusy ? undefined : await runtime.alone.exclusive({ limit })
+    if (release === undefined) {
+      isBusy = true
+      seen.set(delivery, { kind: 'decided', outcome: WAITING_ALONE })
+      continue
     }
-  } finally {
-    release?.()
+    try {
+      seen.set(delivery, await identifyCountedAlone(counting, delivery))
+    } finally {
+      release()
+    }
   }
+}
+
+const WAITING_ALONE: Outcome = {
+  kind: 'in-progress',
+  delayMs: STORE_DOWN_MS,
+  cause: 'waiting-alone',
 }
 
 async function identifyCountedAlone(

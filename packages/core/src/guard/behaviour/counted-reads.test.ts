@@ -1,6 +1,6 @@
 import { setImmediate as turn } from 'node:timers/promises'
 import { expect, test } from 'vitest'
-import { createAloneLock } from '../../concurrency/alone-lock.ts'
+import { ALONE_WAIT_MS, createAloneLock } from '../../concurrency/alone-lock.ts'
 import { Clock } from '../../fixtures/clock.ts'
 import { changedInbox, silent } from '../../fixtures/inbox.ts'
 import { never } from '../../fixtures/never.ts'
@@ -258,6 +258,63 @@ test('a message waits to be read alone no longer than two seconds', async () => 
   release?.()
   expect(await busy.guard.process(again('left'))).toMatchObject({ by: 'processed' })
   await Promise.all([guard.close(), busy.guard.close()])
+})
+
+// Red before: one hold for all of them. The event of the other guard waited until the last of them was read.
+test('messages that are read alone let the runs of other guards in between', async () => {
+  const inbox = memoryInbox()
+  const session = await inbox.open({ consumer: 'billing' } as never)
+  const left = [again('a'), again('b'), again('c')]
+  await session.messageCounts?.start(left)
+  const alone = createAloneLock()
+  const { runtime } = new Clock()
+  const reading: PromiseWithResolvers<void>[] = []
+  const cut = start(inbox, {
+    runtime: { ...runtime, alone },
+    decode: async () => {
+      const read = Promise.withResolvers<void>()
+      reading.push(read)
+      await read.promise
+    },
+  })
+  const settling = cut.guard.processBatch(left)
+  while (reading.length === 0) await turn()
+  const other = start(memoryInbox(), { runtime: { ...runtime, alone } })
+  const settled = other.guard.process(first('other'))
+  await turn()
+  expect(other.ran).toEqual([])
+  reading[0]?.resolve()
+  for (let n = 0; n < 50 && other.ran.length === 0; n += 1) await turn()
+  expect(other.ran).toEqual(['other'])
+  expect(await settled).toMatchObject({ by: 'processed' })
+  for (const n of [1, 2]) {
+    while (reading.length <= n) await turn()
+    reading[n]?.resolve()
+  }
+  expect(await settling).toMatchObject([
+    { by: 'processed' },
+    { by: 'processed' },
+    { by: 'processed' },
+  ])
+  await Promise.all([cut.guard.close(), other.guard.close()])
+})
+
+test('messages that cannot be read alone wait for it once, and not one after the other', async () => {
+  const inbox = memoryInbox()
+  const session = await inbox.open({ consumer: 'billing' } as never)
+  const left = [again('a'), again('b'), again('c')]
+  await session.messageCounts?.start(left)
+  const clock = new Clock()
+  const { alone } = clock.runtime
+  const release = await alone.shared()
+  const { guard } = start(inbox, { runtime: clock.runtime })
+  const startedAt = clock.runtime.monotonic()
+  const settlements = await clock.until(guard.processBatch(left))
+  expect(clock.runtime.monotonic() - startedAt).toBeLessThan(2 * ALONE_WAIT_MS)
+  const deferred = { kind: 'defer', cause: 'waiting-alone' }
+  expect(settlements).toMatchObject([deferred, deferred, deferred])
+  release?.()
+  await guard.close()
 })
 
 test('a message that cannot be counted alone is deferred', async () => {
