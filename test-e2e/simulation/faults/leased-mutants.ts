@@ -39,6 +39,18 @@ export const LEASED_MUTANTS: readonly Mutant[] = [
     ],
   },
   {
+    name: 'unread-holds-no-lane',
+    trap: 'T17',
+    what: 'a message that could not be read, and whose lane only the user knows, holds nothing of its call',
+    edits: [
+      {
+        file: 'guard/receive.ts',
+        find: 'return orderingKeyChosen ? ANY_LANE : orderingKey',
+        replace: 'return orderingKeyChosen ? undefined : orderingKey',
+      },
+    ],
+  },
+  {
     name: 'results-of-others',
     trap: 'T40',
     what: 'an event of a shared transaction gets the result of its neighbour',

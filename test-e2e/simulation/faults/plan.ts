@@ -98,6 +98,8 @@ export interface Plan {
   readonly outbox?: OutboxPlan | undefined
   /** Each message is split into one event. */
   readonly splits?: boolean | undefined
+  /** The lanes are those of the user's `orderingKey`, so redelivered messages are counted before they are read. */
+  readonly hasOwnLanes?: boolean | undefined
   /** Every interleaving is tried: nothing is left to chance. */
   readonly isPlain?: boolean | undefined
   /** How the next step is chosen. `starve`: one process is chosen rarely. */
@@ -141,6 +143,8 @@ export function drawPlan(seed: number): Plan {
   const dice = createDice(seed).apart('plan')
   const outboxDice = createDice(seed).apart('outbox')
   const composition = drawComposition(dice)
+  const ownLanes = createDice(seed).apart('own-lanes')
+  const hasOwnLanes = ownLanes.chance(0.2)
   const outbox = drawOutbox(outboxDice, composition)
   const broker = dice.pick<Broker>(['queue', 'queue', 'fifo', 'channel', 'log'])
   const lanes = broker === 'fifo' || broker === 'log' || dice.chance(0.3)
@@ -166,6 +170,7 @@ export function drawPlan(seed: number): Plan {
     faults: [
       ...drawFaults(dice, composition),
       ...(outbox === undefined ? [] : drawRelayFaults(outboxDice)),
+      ...(hasOwnLanes ? drawCutsOfReads(ownLanes) : []),
     ],
     outbox,
     policy: dice.pick(['even', 'even', 'sticky', 'starve']),
@@ -173,6 +178,7 @@ export function drawPlan(seed: number): Plan {
     bystander: dice.chance(0.25) ? { poison: dice.pick([0, 1, 2]) } : undefined,
     replies: dice.chance(0.2),
     splits: dice.chance(0.15),
+    hasOwnLanes,
   }
 }
 
@@ -265,6 +271,14 @@ function drawRelayFaults(dice: Dice): readonly Fault[] {
       : { label: dice.pick(LABELS_OF_RELAYS), nth: dice.from(1, 3) }
     const ms = dice.pick([200, 2_000, 6_000, 15_000])
     return { kind: dice.pick(OF_RELAYS), at, process: dice.below(3), ms, target: 0 }
+  })
+}
+
+/** While redelivered messages are counted, before they are read. */
+function drawCutsOfReads(dice: Dice): readonly Fault[] {
+  return Array.from({ length: dice.from(1, 4) }, (_, target): Fault => {
+    const at = { label: 'start-messages<', nth: dice.from(1, 3) }
+    return { kind: 'pg-cut', at, process: dice.below(2), ms: 200, target }
   })
 }
 

@@ -13,6 +13,7 @@ import type {
   IdentifiedEvent,
   InboxSession,
   Known,
+  MessageCounts,
   OwnerToken,
   ParkAnswer,
   PublishingEnd,
@@ -42,6 +43,8 @@ export interface InboxOptions {
    * each process remembers would be a part of every state, and a read of the name one more thing to happen.
    */
   readonly isNameless: boolean
+  /** Redelivered messages are counted before they are read. */
+  readonly countsMessages?: boolean | undefined
 }
 
 /** The inbox of one process: the memory inbox of the core at the far end of a network. */
@@ -56,6 +59,7 @@ class SimulatedSession implements InboxSession<Business> {
   readonly concurrency: number
   readonly sendsMessages = true
   readonly secret: Uint8Array = new Uint8Array(32)
+  readonly messageCounts: MessageCounts | undefined
   readonly #options: InboxOptions
   readonly #registration: ConsumerRegistration
   readonly #surroundings: Surroundings
@@ -67,6 +71,7 @@ class SimulatedSession implements InboxSession<Business> {
     this.#options = options
     this.#registration = { ...registration, runtime: options.serverRuntime }
     this.concurrency = registration.concurrency
+    this.messageCounts = options.countsMessages === true ? this.#messageCounts() : undefined
     this.#surroundings = {
       life,
       link,
@@ -204,6 +209,16 @@ class SimulatedSession implements InboxSession<Business> {
 
   toJSON(): string {
     return 'session'
+  }
+
+  #messageCounts(): MessageCounts {
+    const counts = (): MessageCounts => this.#at().messageCounts
+    return {
+      start: (messages) => this.#write('start-messages', () => counts().start(messages)),
+      startAlone: (message) => this.#write('start-message', () => counts().startAlone(message)),
+      failed: (messages) => this.#write('fail-messages', () => counts().failed(messages)),
+      end: (messages) => this.#write('end-messages', () => counts().end(messages)),
+    }
   }
 
   async #fail(failures: readonly Failure[]): Promise<readonly VerdictAnswer[]> {

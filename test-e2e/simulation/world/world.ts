@@ -1,4 +1,4 @@
-import { createGuard, type Logger, StoreUnavailableError } from '@onceward/core'
+import { createGuard, type Delivery, type Logger, StoreUnavailableError } from '@onceward/core'
 import type { DeadLetter, EventId, Runtime } from '@onceward/core/ports'
 import { createQueue, type Message, type SimulatedBroker } from '../brokers/broker.ts'
 import { Consumer } from '../brokers/consumer.ts'
@@ -264,6 +264,7 @@ export class World {
       ...(this.plan.splits === true
         ? { split: ({ payload }: { payload: unknown }) => [payload] }
         : {}),
+      ...(this.plan.hasOwnLanes === true ? { orderingKey: this.#laneOf } : {}),
       ...(this.plan.replies === true ? { afterCommit: this.#replier(life, links.broker) } : {}),
     }
     const leases =
@@ -283,11 +284,16 @@ export class World {
       link: links.database,
       serverRuntime: this.#serverRuntime(life),
       isNameless: this.plan.isPlain === true,
+      countsMessages: this.plan.hasOwnLanes === true,
     })
     return { ...common, inbox, leases, transaction, deadlineMs: 9_000 } as unknown as Parameters<
       typeof createGuard
     >[0]
   }
+
+  /** The function of the user that finds the lane of a message. */
+  readonly #laneOf = ({ headers }: Delivery): string | undefined =>
+    this.plan.events.find(({ key }) => key === headers['idempotency-key'])?.lane
 
   /** A cut of the broker loses the acknowledgement with the reply, so a reply may also be refused by itself. */
   #replier(life: Life, broker: Link) {

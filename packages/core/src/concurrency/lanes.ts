@@ -6,10 +6,18 @@ export interface InLane {
   readonly lane?: string | undefined
 }
 
+/** The lane of a message that could not be read, where only a function of the user knows the lanes: any lane of its call. */
+export const ANY_LANE: unique symbol = Symbol('any lane')
+
 /** What an outcome means for the rest of its lane. */
 export interface LaneRule<Outcome> {
   readonly stopsLane: (outcome: Outcome) => boolean
   readonly laneFollowerOutcome: (leader: Outcome) => Outcome
+}
+
+interface Stop<Outcome> {
+  readonly index: number
+  readonly outcome: Outcome
 }
 
 /**
@@ -20,13 +28,16 @@ export interface LaneRule<Outcome> {
 export class Lanes<Outcome> {
   readonly #rule: LaneRule<Outcome>
   /** Made for the first lane that stops, because most calls have none. */
-  #stops: Map<string, { readonly index: number; readonly outcome: Outcome }> | undefined
+  #stops: Map<string | typeof ANY_LANE, Stop<Outcome>> | undefined
 
   constructor(rule: LaneRule<Outcome>) {
     this.#rule = rule
   }
 
-  note({ index, lane }: InLane, outcome: Outcome): void {
+  note(
+    { index, lane }: Omit<InLane, 'lane'> & { lane?: string | typeof ANY_LANE | undefined },
+    outcome: Outcome,
+  ): void {
     if (lane === undefined || !this.#rule.stopsLane(outcome)) return
     this.#stops ??= new Map()
     const before = this.#stops.get(lane)
@@ -34,15 +45,24 @@ export class Lanes<Outcome> {
   }
 
   isStopped(lane: string | undefined): boolean {
-    return lane !== undefined && this.#stops?.has(lane) === true
+    return this.#stopOf(lane) !== undefined
   }
 
   /** The outcome of an item behind the one that stopped its lane. Undefined: the item may start in its turn. */
   followerOutcome({ index, lane }: InLane): Outcome | undefined {
-    const stop = lane === undefined ? undefined : this.#stops?.get(lane)
+    const stop = this.#stopOf(lane)
     return stop === undefined || index <= stop.index
       ? undefined
       : this.#rule.laneFollowerOutcome(stop.outcome)
+  }
+
+  /** The first item that stopped the lane. */
+  #stopOf(lane: string | undefined): Stop<Outcome> | undefined {
+    if (lane === undefined || this.#stops === undefined) return undefined
+    const own = this.#stops.get(lane)
+    const any = this.#stops.get(ANY_LANE)
+    if (own === undefined || any === undefined) return own ?? any
+    return own.index < any.index ? own : any
   }
 }
 

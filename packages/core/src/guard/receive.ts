@@ -1,3 +1,4 @@
+import { ANY_LANE } from '../concurrency/lanes.ts'
 import type { MaybeAsync } from '../concurrency/maybe-async.ts'
 import type { Identified } from '../identity/identify.ts'
 import type { Claimed } from '../lease/claim.ts'
@@ -63,7 +64,7 @@ export interface Decided {
   readonly outcome: Outcome
   readonly key: string | undefined
   /** The lane in which later events wait for the message, if it is deferred unread. */
-  readonly lane?: string | undefined
+  readonly lane?: string | typeof ANY_LANE | undefined
 }
 
 export type ReceiveContext = ReadContext & Pick<Processing, 'isResultRead'>
@@ -196,12 +197,12 @@ function toInFlight(
   return { index, event, payload, lane, suspect, rounded, isResultRead, timings }
 }
 
-/** The lane of a message that could not be read. A custom lane is known only after that. */
+/** The lane of a message that could not be read. A lane of the user is known only after that. */
 function laneOf(
   { orderingKeyChosen }: ResolvedOptions,
   { orderingKey }: Delivery,
-): string | undefined {
-  return orderingKeyChosen ? undefined : orderingKey
+): Decided['lane'] {
+  return orderingKeyChosen ? ANY_LANE : orderingKey
 }
 
 /** Reads that nobody counts: a caller waits and gets the user's own error, or the function is wrong and not the message. */

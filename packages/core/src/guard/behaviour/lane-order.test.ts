@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest'
 import { changedInbox, silent } from '../../fixtures/inbox.ts'
 import { memoryInbox, memoryLeases, toDelivery } from '../../memory/index.ts'
 import type { Delivery } from '../../model/delivery.ts'
-import { InvalidPayloadError, RetryableError } from '../../model/errors.ts'
+import { InvalidPayloadError, RetryableError, StoreUnavailableError } from '../../model/errors.ts'
 import { createGuard } from '../guard.ts'
 
 const LANES = ['red', 'blue', undefined] as const
@@ -33,18 +33,35 @@ const UNRECORDED = () => ({
   })),
 })
 
+/** A connection that was cut while redelivered messages were counted, before they are read. */
+const UNCOUNTED = () => ({
+  inbox: changedInbox(memoryInbox(), (session) => ({
+    messageCounts: session.messageCounts && {
+      ...session.messageCounts,
+      start: () => Promise.reject(new StoreUnavailableError('not now')),
+    },
+  })),
+})
+
 const STORES = {
   'with an inbox': () => ({ inbox: memoryInbox() }),
   'with an inbox and shared transactions': () => ({
     ...{ inbox: memoryInbox(), transaction: 'batch' as const },
   }),
   'with an inbox that cannot record what was refused': UNRECORDED,
+  'with an inbox that cannot count redelivered messages': UNCOUNTED,
   'with an inbox and leases': () => ({ inbox: memoryInbox(), leases: memoryLeases() }),
   'with leases alone': () => ({ leases: memoryLeases(), onTakeover: 'retry' as const }),
 }
 
+type Stores = (typeof STORES)[keyof typeof STORES]
+
+/** Whose key says what a lane is. With a key of the user, that of the broker is another one for each message. */
+const KEYS = ['of the broker', 'of the user'] as const
+type Key = (typeof KEYS)[number]
+
 /** Delivers all in one call. Answers the numbers of the events in the order in which their handlers began. */
-async function run(all: readonly Sent[], stores: (typeof STORES)[keyof typeof STORES]) {
+async function run(all: readonly Sent[], stores: Stores, key: Key) {
   const began: number[] = []
   const running = new Set<string>()
   const beside: string[] = []
@@ -58,13 +75,14 @@ async function run(all: readonly Sent[], stores: (typeof STORES)[keyof typeof ST
         if (payload.kind === 'garbage') throw new InvalidPayloadError('garbage')
         return payload
       },
+      orderingKey: key === 'of the user' ? ({ payload }) => payload.lane : undefined,
     },
-    async ({ orderingKey, payload: { kind, n } }) => {
-      if (orderingKey !== undefined && running.has(orderingKey)) beside.push(orderingKey)
-      running.add(orderingKey ?? '')
+    async ({ payload: { kind, lane, n } }) => {
+      if (lane !== undefined && running.has(lane)) beside.push(lane)
+      running.add(lane ?? '')
       began.push(n)
       await turn()
-      running.delete(orderingKey ?? '')
+      running.delete(lane ?? '')
       if (kind === 'fails') throw new Error('not now')
     },
   )
@@ -74,7 +92,7 @@ async function run(all: readonly Sent[], stores: (typeof STORES)[keyof typeof ST
       {
         // Without headers of its own, a delivery of a test has a key.
         headers: each.hasKey ? { 'idempotency-key': `k${n}` } : {},
-        ...(each.lane === undefined ? {} : { orderingKey: each.lane }),
+        orderingKey: key === 'of the user' ? `k${n}` : each.lane,
         redelivered: each.suspect,
       },
     ),
@@ -85,9 +103,22 @@ async function run(all: readonly Sent[], stores: (typeof STORES)[keyof typeof ST
   return { began: [...new Set(began)], beside, settlements }
 }
 
-describe.each(Object.entries(STORES))('the order of a lane, %s', (_name, stores) => {
+const CASES = Object.entries(STORES).flatMap(([name, stores]) =>
+  KEYS.map((key) => ({ name, stores, key })),
+)
+
+describe.each(CASES)('the order of a lane with the key $key, $name', ({ key, stores }) => {
+  const isUnread = ({ kind, suspect }: Sent): boolean =>
+    kind === 'unreadable' ||
+    (kind === 'garbage' && stores === UNRECORDED) ||
+    (suspect && stores === UNCOUNTED)
   /** A message that is refused never runs. It holds its lane only if the refusal could not be recorded. */
-  const isRefused = ({ kind }: Sent): boolean => kind === 'garbage' && stores !== UNRECORDED
+  const isRefused = (each: Sent): boolean => each.kind === 'garbage' && !isUnread(each)
+  /** The lane of a message that could not be read is unknown if it is the user's, so it may be any lane. */
+  const holds = (lane: Sent['lane'], each: Sent): boolean =>
+    isUnread(each)
+      ? key === 'of the user' || each.lane === lane
+      : each.kind === 'fails' && each.lane === lane
 
   test.each([
     ['events', fc.constant(true)],
@@ -98,21 +129,20 @@ describe.each(Object.entries(STORES))('the order of a lane, %s', (_name, stores)
     async (_, hasKey) => {
       await fc.assert(
         fc.asyncProperty(fc.array(sentWith(hasKey), { maxLength: 12 }), async (all) => {
-          const { began, beside, settlements } = await run(all, stores)
+          const { began, beside, settlements } = await run(all, stores, key)
           expect(beside).toEqual([])
           for (const lane of LANES) {
+            const stop = lane === undefined ? -1 : all.findIndex((each) => holds(lane, each))
             const mine = [...all.entries()].filter(([, each]) => each.lane === lane)
-            const comesAgain = ([, each]: (typeof mine)[number]): boolean =>
-              each.kind !== 'runs' && !isRefused(each)
-            const stop = lane === undefined ? -1 : mine.findIndex(comesAgain)
-            const open = stop === -1 ? mine : mine.slice(0, stop + 1)
-            const readable = open.filter(([, { kind }]) => kind === 'runs' || kind === 'fails')
+            const isOpen = (n: number): boolean => stop === -1 || n <= stop
+            const runs = mine.filter(
+              ([n, each]) => isOpen(n) && !isUnread(each) && ['runs', 'fails'].includes(each.kind),
+            )
             const inLane = began.filter((n) => all[n]?.lane === lane)
             const ran = lane === undefined ? inLane.toSorted((a, b) => a - b) : inLane
-            expect(ran).toEqual(readable.map(([n]) => n))
-            for (const entry of mine) {
-              const [n, each] = entry
-              const isDone = open.includes(entry) && each.kind === 'runs'
+            expect(ran).toEqual(runs.map(([n]) => n))
+            for (const [n, each] of mine) {
+              const isDone = isOpen(n) && !isUnread(each) && each.kind === 'runs'
               const kind = isRefused(each) ? 'dead-letter' : isDone ? 'ack' : 'defer'
               expect(settlements[n]?.kind).toBe(kind)
             }
@@ -137,7 +167,7 @@ describe.each(Object.entries(STORES))('a message that fails, %s', (_name, stores
       { ...fails, hasKey: keys[0] as boolean },
       { ...runs, hasKey: keys[1] as boolean },
     ]
-    const { began, settlements } = await run(all, stores)
+    const { began, settlements } = await run(all, stores, 'of the broker')
     expect(began).toEqual([0])
     const [first, second] = settlements
     expect(first).toMatchObject({ kind: 'defer', cause: 'handler-failed' })
