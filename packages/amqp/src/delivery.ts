@@ -91,8 +91,15 @@ export function toDelivery(received: ConsumeMessage, source: Delivery['source'])
  * `await guard.process(fromAmqpMessage(message, queue))`. `wrapAmqp` and `consumeAmqp` settle by themselves.
  */
 export function fromAmqpMessage(message: ConsumeMessage, queue: string): Delivery {
+  QUEUES.set(message, queue)
   return toDelivery(message, { broker: 'amqp', queue })
 }
+
+/** A message does not say which queue it came from. */
+const QUEUES = new WeakMap<ConsumeMessage, string>()
+
+/** The queue of a message that {@link fromAmqpMessage} was given. */
+export const queueOf = (message: ConsumeMessage): string | undefined => QUEUES.get(message)
 
 /** Registers a received message. */
 export type Accept = (message: ConsumeMessage, channel: DeliveryChannel) => Received

@@ -2,6 +2,7 @@ import { FatalError } from '@onceward/core'
 import { memoryInbox } from '@onceward/core/memory'
 import { until } from '@onceward/testing'
 import { guardOf } from '@onceward/testing/adapter'
+import type { ConsumeMessage } from 'amqplib'
 import { expect, test } from 'vitest'
 import type { QueueType } from './fixtures/broker.ts'
 import { downInbox } from './fixtures/down-inbox.ts'
@@ -11,6 +12,8 @@ import {
   assertRetryTopology,
   type Consumption,
   consumeAmqp,
+  fromAmqpMessage,
+  settleAmqp,
   wrapAmqp,
 } from './index.ts'
 
@@ -286,4 +289,38 @@ test('one of two copies of a deferred message has an effect', async () => {
   await until(async () => runs.length > 0 && (await kit.broker.ready(`${queue}.retry.100`)) === 0)
   await until(() => isEmpty(queue, consumption))
   expect(runs).toEqual(['once'])
+})
+
+// Red when the message is returned: the queue counts it, and the fourth delivery drops the message.
+test('in a loop of a framework, an outage of the store does not use up the delivery limit', async () => {
+  const dead = await kit.broker.create()
+  const queue = await kit.broker.create('quorum', {
+    'x-delivery-limit': 2,
+    'x-dead-letter-exchange': '',
+    'x-dead-letter-routing-key': dead,
+  })
+  const inbox = downInbox()
+  const done: string[] = []
+  const guard = guardOf(({ key }) => void done.push(key), {}, inbox)
+  const connection = await kit.open()
+  const channel = await connection.createConfirmChannel()
+  let outages = 0
+  inbox.isDown = true
+  await channel.prefetch(1)
+  const handle = async (message: ConsumeMessage): Promise<void> => {
+    const settlement = await guard.process(fromAmqpMessage(message, queue))
+    if (settlement.kind === 'defer') outages += 1
+    if (outages === 5) inbox.isDown = false
+    await settleAmqp(channel, message, settlement)
+  }
+  await channel.consume(queue, (message) => {
+    if (message !== null) void handle(message)
+  })
+  await kit.broker.send(queue, ['a'])
+  await until(() => done.length === 1, { deadlineMs: 60_000 })
+  await until(async () => (await kit.broker.ready(queue)) === 0)
+  expect(outages).toBe(5)
+  expect(await kit.broker.ready(dead)).toBe(0)
+  await guard.close()
+  await connection.close()
 })

@@ -3,21 +3,29 @@ import type { Logger, Settlement } from '@onceward/core'
 import {
   type DeadLetterPlace,
   type GuardPort,
+  hasMethod,
   type MaybeAsync,
   type Settle,
   settleBy,
   type Verbs,
 } from '@onceward/core/adapter'
-import type { Runtime } from '@onceward/core/ports'
+import { type Runtime, systemRuntime } from '@onceward/core/ports'
 import type { ConsumeMessage } from 'amqplib'
-import type { AmqpChannel } from './client.ts'
+import type { AmqpChannel, AmqpConfirmChannel } from './client.ts'
 import type { DelayQueues } from './clients/delay-queues.ts'
-import type { Publisher } from './clients/publisher.ts'
+import { Publisher } from './clients/publisher.ts'
 import { placeOf, sentByOwnKey } from './dead-letter.ts'
-import { copyOptions, deferralHeaders, type Received } from './delivery.ts'
+import {
+  copyOptions,
+  deferralHeaders,
+  deferralsOf,
+  fromAmqpMessage,
+  queueOf,
+  type Received,
+} from './delivery.ts'
 import { classifyError } from './errors.ts'
-import type { Settings } from './options.ts'
-import { levelFor, levelQueue } from './topology.ts'
+import { DEFAULTS, type Settings } from './options.ts'
+import { confirmingBeside, levelFor, levelQueue } from './topology.ts'
 
 /** What settling needs. */
 export interface SettleContext {
@@ -60,21 +68,17 @@ const VERBS: Verbs<SettleContext, Received, SettleAnswer> = {
     told(context, received, received.channel.ack(received.message))
     return undefined
   },
-  defer: (context, received, { reason, until }) => {
-    const waitMs = Math.max(0, until - context.runtime.now())
-    if (reason === 'store-down') return outage(context, received, waitMs)
-    return wait(
-      context,
-      received,
-      reason === 'failed' ? waitMs : longerMs(context, received, waitMs),
-    )
+  defer: (context, received, settlement) => {
+    const waitMs = waitMsOf(settlement, pacedBy(context, received))
+    return settlement.reason === 'store-down'
+      ? outage(context, received, waitMs)
+      : wait(context, received, waitMs)
   },
   'dead-letter': deadLetter,
-  abandon: (context, received, { reason }) =>
-    // The lease was lost, the deadline passed, or the commit is unknown: the next claim of this consumer finds out.
-    reason === 'closing'
+  abandon: (context, received, settlement) =>
+    settlement.reason === 'closing'
       ? returnUnstarted(context, received)
-      : wait(context, received, longerMs(context, received, SOON_MS)),
+      : wait(context, received, waitMsOf(settlement, pacedBy(context, received))),
 }
 
 /** Carries out a settlement. */
@@ -104,13 +108,39 @@ export function requeue(context: SettleContext, received: Received): void {
 
 const SOON_MS = 1_000
 
-/** Doubles the wait each time an event is still running elsewhere. */
-function longerMs(
-  { settings, runtime }: SettleContext,
-  { rounds }: Received,
-  waitMs: number,
+/** What tells how long a message waits: how often it has waited before, and the longest wait in memory. */
+interface Pace {
+  readonly runtime: Pick<Runtime, 'now' | 'random'>
+  readonly rounds: number
+  readonly holdMs: number
+}
+
+const pacedBy = ({ runtime, settings }: SettleContext, { rounds }: Received): Pace => {
+  return { runtime, rounds, holdMs: settings.holdMs }
+}
+
+/** How long a message waits before it runs again, ms. Loops of onceward and those of frameworks wait for as long. */
+function waitMsOf(
+  settlement: Extract<Settlement, { kind: 'defer' | 'abandon' }>,
+  pace: Pace,
 ): number {
-  const leastMs = Math.min(SOON_MS * 2 ** rounds, settings.holdMs)
+  // The lease was lost, the deadline passed, or the commit is unknown: the next claim of this consumer finds out.
+  if (settlement.kind === 'abandon') return longerMs(pace, SOON_MS)
+  const dueMs = Math.max(0, settlement.until - pace.runtime.now())
+  switch (settlement.reason) {
+    case 'failed':
+      return dueMs
+    case 'store-down':
+      return dueMs + pace.runtime.random() * SOON_MS
+    case 'in-progress':
+    case 'not-due':
+      return longerMs(pace, dueMs)
+  }
+}
+
+/** Doubles the wait each time an event is still running elsewhere. */
+function longerMs({ holdMs, rounds, runtime }: Pace, waitMs: number): number {
+  const leastMs = Math.min(SOON_MS * 2 ** rounds, holdMs)
   return Math.max(waitMs, leastMs) * (1 + runtime.random() * 0.2)
 }
 
@@ -140,9 +170,8 @@ function outage(
   waitMs: number,
 ): MaybeAsync<SettleAnswer> {
   if (!context.mayHold('outage')) return returnUnstarted(context, received)
-  const spreadMs = waitMs + context.runtime.random() * SOON_MS
-  if (isTooOld(context, received, spreadMs)) return postpone(context, received, spreadMs)
-  return hold(context, spreadMs)
+  if (isTooOld(context, received, waitMs)) return postpone(context, received, waitMs)
+  return hold(context, waitMs)
 }
 
 /** Whether the server's consumer timeout could close the channel because of this message if it ran then. */
@@ -212,7 +241,7 @@ async function deadLetter(
     if (answer.kind === 'retry') {
       // Without an error nothing was tried: another process is publishing it, or the place is known to be down.
       if (answer.error === undefined) {
-        return wait(context, received, longerMs(context, received, SOON_MS))
+        return wait(context, received, longerMs(pacedBy(context, received), SOON_MS))
       }
       notPublished(context, received, answer.error)
       return keep(context, received)
@@ -242,16 +271,19 @@ function notPublished(context: SettleContext, received: Received, error: unknown
 
 /** Longest wait for a message that is not due, ms: RabbitMQ takes a message back after half an hour by default. */
 const LONGEST_WAIT_MS = 600_000
-const LEAST_WAIT_MS = 1_000
+/** While the store is down, a message that is given back waits so much longer: its queue may count each return. */
+const OUTAGE_MS = 30_000
 
 /**
  * Settles a message whose consumer a framework owns, such as a NestJS microservice:
  * `await settleAmqp(channel, message, await guard.process(fromAmqpMessage(message, queue)))`.
  *
  * Acks an event that is done and rejects one that is dead, so that the queue's dead-letter exchange gets it; without one
- * RabbitMQ discards it, and the record in the inbox is what remains. Everything else returns to the queue when it is due:
- * the message is held until then, for ten minutes at most, and counts against the prefetch. `consumeAmqp` and `wrapAmqp`
- * use delay queues instead.
+ * RabbitMQ discards it, and the record in the inbox is what remains. Everything else is held until it is due, for ten
+ * minutes at most, and counts against the prefetch. Then a copy goes to the end of the queue and the message is acked,
+ * because a quorum queue counts each return and drops a message at its delivery limit. This needs a confirm channel and
+ * the message that `fromAmqpMessage` was given; otherwise the message is returned. `consumeAmqp` and `wrapAmqp` use delay
+ * queues instead.
  *
  * @returns False if the channel was closed before: RabbitMQ delivers the message again.
  *
@@ -274,15 +306,50 @@ export async function settleAmqp(
   const { kind } = settlement
   if (kind === 'ack') return isTold(() => channel.ack(message))
   if (kind === 'dead-letter') return isTold(() => channel.nack(message, false, false))
-  const isClosing = kind === 'abandon' && settlement.reason === 'closing'
-  if (!isClosing) {
-    const waitMs = kind === 'defer' ? settlement.until - Date.now() : 0
-    // Returned at once, it would be delivered at once.
-    await pause(Math.min(Math.max(LEAST_WAIT_MS, waitMs), LONGEST_WAIT_MS), undefined, {
-      ref: false,
+  const giveBack = (): boolean => isTold(() => channel.nack(message, false, true))
+  if (kind === 'abandon' && settlement.reason === 'closing') return giveBack()
+  const pace = { runtime: systemRuntime, rounds: deferralsOf(message), holdMs: DEFAULTS.holdMs }
+  const waitMs = Math.min(waitMsOf(settlement, pace), LONGEST_WAIT_MS)
+  // Given back at once, it would be delivered at once.
+  await held(Math.max(SOON_MS, waitMs))
+  if (await isCopied(channel, message)) return isTold(() => channel.ack(message))
+  if (kind === 'defer' && settlement.reason === 'store-down') await held(OUTAGE_MS)
+  return giveBack()
+}
+
+const held = (ms: number): Promise<void> => pause(ms, undefined, { ref: false })
+
+/** By the connection. Each publishes on a channel of its own, because the broker closes the one of a publish that it denies. */
+const PUBLISHERS = new WeakMap<object, Publisher>()
+
+/** Publishes a copy to the end of the queue. False if it is unknown whether it arrives, or where it belongs. */
+async function isCopied(
+  channel: Pick<AmqpChannel, 'ack' | 'nack'> & { readonly connection?: unknown },
+  message: ConsumeMessage,
+): Promise<boolean> {
+  const { connection } = channel
+  const queue = queueOf(message)
+  if (queue === undefined || typeof connection !== 'object' || connection === null) return false
+  if (!hasMethod(channel, 'waitForConfirms')) return false
+  const open = confirmingBeside(channel as AmqpConfirmChannel)
+  const parts = { open, runtime: systemRuntime, onError: () => undefined }
+  const publisher = PUBLISHERS.get(connection) ?? new Publisher(parts)
+  PUBLISHERS.set(connection, publisher)
+  const original = fromAmqpMessage(message, queue).raw as ConsumeMessage
+  try {
+    await publisher.publish({
+      kind: 'deferral',
+      of: message,
+      exchange: '',
+      routingKey: queue,
+      content: message.content,
+      options: copyOptions(original, deferralHeaders(message, original)),
+      remedy: 'declare the queue again',
     })
+    return true
+  } catch {
+    return false
   }
-  return isTold(() => channel.nack(message, false, true))
 }
 
 /** amqplib throws for a channel that is closed. */

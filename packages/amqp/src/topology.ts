@@ -1,6 +1,6 @@
 import { ConfigurationError } from '@onceward/core'
 import { shown } from '@onceward/core/adapter'
-import type { AmqpChannel, AmqpConnection } from './client.ts'
+import type { AmqpChannel, AmqpConfirmChannel, AmqpConnection } from './client.ts'
 import { exists, type OpenChannel, onChannel } from './clients/calls.ts'
 import { serverVersion } from './clients/connector.ts'
 import { describeQueue, isQuorumQueue, type QueueShape } from './clients/queue-shape.ts'
@@ -60,6 +60,23 @@ export function besides(channel: AmqpChannel): OpenChannel {
       )
     }
     await other.open()
+    return other
+  }
+}
+
+/** The class and method of AMQP that a channel with publisher confirms begins with, and of its answer. */
+const CONFIRM_SELECT = 0x55_000a
+const CONFIRM_SELECT_OK = 0x55_000b
+
+/** Like {@link besides}, for channels with publisher confirms. */
+export function confirmingBeside(channel: AmqpConfirmChannel): () => Promise<AmqpConfirmChannel> {
+  type Calling = AmqpConfirmChannel & {
+    rpc(method: number, fields: object, answer: number): Promise<unknown>
+  }
+  const open = besides(channel)
+  return async () => {
+    const other = (await open()) as Calling
+    await other.rpc(CONFIRM_SELECT, { nowait: false }, CONFIRM_SELECT_OK)
     return other
   }
 }

@@ -17,18 +17,30 @@ async function settled(
   return { name, ...entry }
 }
 
-const defer = (ms: number): Settlement => ({
-  kind: 'defer',
-  reason: 'not-due',
-  until: (Date.now() + ms) as EpochMs,
+type Reason = Extract<Settlement, { kind: 'defer' }>['reason']
+
+const defer = (ms: number, reason: Reason = 'not-due'): Settlement => ({
+  ...{ kind: 'defer', reason, until: (Date.now() + ms) as EpochMs },
 })
+
+const isBetween = (least: number, most: number): unknown =>
+  expect.toSatisfy((seconds: number) => seconds >= least && seconds <= most)
 
 test.each<[Settlement, object, object]>([
   [{ kind: 'ack', by: 'processed' }, {}, { name: 'delete', ReceiptHandle: 'handle' }],
-  [{ kind: 'dead-letter', reason: 'fatal' }, {}, { name: 'change', VisibilityTimeout: 30 }],
+  [
+    { kind: 'dead-letter', reason: 'fatal' },
+    {},
+    { name: 'change', VisibilityTimeout: isBetween(5, 30) },
+  ],
   [{ kind: 'dead-letter', reason: 'fatal' }, { deadLetter: 'inbox' }, { name: 'delete' }],
   [{ kind: 'abandon', reason: 'closing' }, {}, { name: 'change', VisibilityTimeout: 0 }],
-  [{ kind: 'abandon', reason: 'lease-lost' }, {}, { name: 'change', VisibilityTimeout: 1 }],
+  // Red when it returns after a second: the store that did not answer a COMMIT is often still down.
+  [{ kind: 'abandon', reason: 'commit-unknown' }, {}, { name: 'change', VisibilityTimeout: 30 }],
+  // Red when it returns when the guard would ask again: an outage of minutes spends `maxReceiveCount`.
+  [defer(1_000, 'store-down'), {}, { name: 'change', VisibilityTimeout: isBetween(30, 120) }],
+  [defer(300_000, 'store-down'), {}, { name: 'change', VisibilityTimeout: isBetween(299, 301) }],
+  [defer(0, 'in-progress'), {}, { name: 'change', VisibilityTimeout: isBetween(2, 5) }],
   [defer(-5_000), {}, { name: 'change', VisibilityTimeout: 1 }],
   [defer(86_400_000), {}, { name: 'change', VisibilityTimeout: 43_199 }],
 ])('%j with %j', async (settlement, options, expected) => {

@@ -1,10 +1,12 @@
-import { FatalError } from '@onceward/core'
+import { ReceiveMessageCommand } from '@aws-sdk/client-sqs'
+import { FatalError, StoreUnavailableError } from '@onceward/core'
+import { memoryInbox } from '@onceward/core/memory'
 import { type Server, sqs, until } from '@onceward/testing'
 import { guardOf } from '@onceward/testing/adapter'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { hurt } from './fixtures/hurt.ts'
 import { Queues } from './fixtures/queues.ts'
-import { consumeSqs, wrapSqs } from './index.ts'
+import { consumeSqs, fromSqsMessage, receiveAttributes, settleSqs, wrapSqs } from './index.ts'
 
 // Only ElasticMQ answers `Failed[]`, keeps the order of groups and applies the redrive policy.
 let server: Server<ConstructorParameters<typeof Queues>[0]>
@@ -225,4 +227,26 @@ test('a delete that SQS fails at is repeated, also after a long poll that lasted
   await queues.send(queueUrl, ['once'])
   await until(async () => deletes > 1 && (await queues.isEmpty(queueUrl)), { deadlineMs: 30_000 })
   expect(settled).toEqual(['processed'])
+})
+
+// Red when a message is hidden for as long as the guard waits: after three seconds it is in the dead-letter queue.
+test('in a loop of a framework, an outage of the store does not spend the receives of a message', async () => {
+  const { deadUrl, queueUrl } = await queues.createPair(2)
+  const open = () => Promise.reject(new StoreUnavailableError('down'))
+  const guard = guardOf(() => undefined, {}, { ...memoryInbox(), open })
+  await queues.send(queueUrl, ['a'])
+  const since = performance.now()
+  while (performance.now() - since < 8_000) {
+    const received = await queues.client.send(
+      new ReceiveMessageCommand({ QueueUrl: queueUrl, WaitTimeSeconds: 1, ...receiveAttributes }),
+    )
+    for (const message of received.Messages ?? []) {
+      const settlement = await guard.process(fromSqsMessage(message, queueUrl))
+      expect(settlement).toMatchObject({ reason: 'store-down' })
+      await settleSqs(queues.client, message, settlement, { queueUrl })
+    }
+  }
+  expect(await queues.depth(deadUrl)).toEqual([0, 0])
+  expect(await queues.depth(queueUrl)).toEqual([0, 1])
+  await guard.close()
 })

@@ -1,5 +1,5 @@
 import type { Message } from '@aws-sdk/client-sqs'
-import { ConfigurationError, type Logger, type Settlement } from '@onceward/core'
+import { ConfigurationError, type Delivery, type Logger, type Settlement } from '@onceward/core'
 import {
   andThen,
   type DeadLetterPlace,
@@ -15,7 +15,7 @@ import type { SqsApi, SqsClient } from './client.ts'
 import { createSqsApi } from './clients/aws-sdk.ts'
 import { BatchRequests, type EntryAnswer } from './clients/batch-requests.ts'
 import { placeOf } from './dead-letter.ts'
-import type { Received } from './delivery.ts'
+import { type Received, toDelivery } from './delivery.ts'
 import { classifyError } from './errors.ts'
 import type { Settings } from './options.ts'
 import { VisibilityTicker, visibilitySeconds } from './visibility.ts'
@@ -76,15 +76,8 @@ export type SettleAnswer = number | undefined
 
 const VERBS: Verbs<SettleContext, Received, SettleAnswer> = {
   ack: (context, received) => remove(context, received),
-  defer: (context, received, { reason, until }) => {
-    const leastMs = reason === 'in-progress' ? busyMs(received) : 0
-    const waitMs = Math.max(leastMs, until - context.runtime.now())
-    const extraMs =
-      reason === 'store-down'
-        ? Math.max(0, outageMs(context, received) - waitMs)
-        : jitterMs(context, received, waitMs)
-    return hide(context, received, waitMs + extraMs)
-  },
+  defer: (context, received, settlement) =>
+    hide(context, received, deferredMs(context.runtime, received.delivery, settlement)),
   'dead-letter': deadLetter,
   abandon: async (context, received, { reason }) => {
     if (reason === 'closing') return returnUnstarted(context, received)
@@ -154,37 +147,55 @@ async function deadLetter(
   settlement: Settlement,
 ): Promise<SettleAnswer> {
   const { place, port } = context
-  if (place.kind === 'broker') return hide(context, received, laterMs(context))
+  if (place.kind === 'broker') return hide(context, received, laterMs(context.runtime))
   if (place.kind === 'publish') {
     const answer = await port.publishDeadLetter(settlement, place.publish)
     if (answer.kind === 'retry') {
       if (answer.error !== undefined) notPublished(context, received, answer.error)
-      return hide(context, received, laterMs(context))
+      return hide(context, received, laterMs(context.runtime))
     }
   }
   return remove(context, received)
 }
 
 /** When a dead message is received again: soon, but not in a hot loop. */
-const laterMs = ({ runtime }: SettleContext): number => 5_000 + runtime.random() * 25_000
+const laterMs = (runtime: Pick<Runtime, 'random'>): number => 5_000 + runtime.random() * 25_000
+
+/** What tells how long a message waits: on FIFO queues its group, and how often it was received. */
+type Waiting = Pick<Delivery, 'deliveryCount' | 'orderingKey'>
+
+/** How long a deferred message is hidden, ms. Loops of onceward and those of frameworks hide it for as long. */
+function deferredMs(
+  runtime: Pick<Runtime, 'now' | 'random'>,
+  delivery: Waiting,
+  { reason, until }: Extract<Settlement, { kind: 'defer' }>,
+): number {
+  const dueMs = until - runtime.now()
+  if (reason === 'store-down') return Math.max(dueMs, outageMs(runtime, delivery))
+  const waitMs = reason === 'in-progress' ? Math.max(dueMs, busyMs(delivery)) : dueMs
+  return waitMs + jitterMs(runtime, delivery, waitMs)
+}
 
 /**
  * Every receive counts towards `maxReceiveCount`, also while the store is down. At least half a minute between two
  * receives keeps an outage from filling the dead-letter queue.
  */
-const outageMs = ({ runtime }: SettleContext, { delivery }: Received): number =>
-  30_000 + (delivery.orderingKey === undefined ? runtime.random() * 90_000 : 0)
+const outageMs = (runtime: Pick<Runtime, 'random'>, { orderingKey }: Waiting): number =>
+  30_000 + (orderingKey === undefined ? runtime.random() * 90_000 : 0)
 
 /**
  * An event that runs elsewhere is received again after two seconds and then every four, or later if the guard says
  * so. Shorter waits would use up `maxReceiveCount`.
  */
-const busyMs = ({ delivery: { deliveryCount } }: Received): number =>
-  deliveryCount === 1 ? 2_000 : 4_000
+const busyMs = ({ deliveryCount }: Waiting): number => (deliveryCount === 1 ? 2_000 : 4_000)
 
 /** Jitter only delays: a message that comes before its time costs a receive. Messages of a group keep one time. */
-function jitterMs({ runtime }: SettleContext, received: Received, wantedMs: number): number {
-  if (received.delivery.orderingKey !== undefined) return 0
+function jitterMs(
+  runtime: Pick<Runtime, 'random'>,
+  { orderingKey }: Waiting,
+  wantedMs: number,
+): number {
+  if (orderingKey !== undefined) return 0
   return runtime.random() * Math.min(Math.max(0, wantedMs) * 0.2, 5_000)
 }
 
@@ -224,15 +235,13 @@ export interface SettleSqsOptions {
   readonly deadLetter?: 'redrive' | 'inbox' | undefined
 }
 
-/** A dead message that is left to the redrive policy returns after this time, ms. */
-const REDRIVE_MS = 30_000
-
 /**
  * Settles a message whose loop a framework owns:
  * `await settleSqs(client, message, await guard.process(fromSqsMessage(message, queueUrl)), { queueUrl })`.
  *
- * What is done is deleted. Everything else is hidden until it is due, as the settlement says. The framework must delete
- * nothing itself. `consumeSqs` and `wrapSqs` also keep messages hidden while they run.
+ * What is done is deleted. Everything else is hidden until it is due, as by `consumeSqs`: for half a minute and more while
+ * the store is down, because each receive counts towards `maxReceiveCount`. The framework
+ * must delete nothing itself. `consumeSqs` and `wrapSqs` also keep messages hidden while they run.
  *
  * @throws what the client throws, or an error if SQS refuses: the message returns after its visibility timeout.
  *
@@ -249,31 +258,48 @@ const REDRIVE_MS = 30_000
  */
 export async function settleSqs(
   client: SqsClient,
-  { ReceiptHandle: handle }: Message,
+  message: Message,
   settlement: Settlement,
   options: SettleSqsOptions,
 ): Promise<void> {
   refuseUnknownNames('settleSqs', options, { queueUrl: true, deadLetter: true })
   const { deadLetter = 'redrive', queueUrl } = options
+  const { ReceiptHandle: handle } = message
   const isKnown = ['redrive', 'inbox'].includes(deadLetter)
   if (!isKnown || handle === undefined || typeof queueUrl !== 'string') throw unsettled()
   const api = createSqsApi(client, queueUrl, systemRuntime)
-  const { kind } = settlement
-  const isOver = kind === 'ack' || (kind === 'dead-letter' && deadLetter === 'inbox')
+  const isOver =
+    settlement.kind === 'ack' || (settlement.kind === 'dead-letter' && deadLetter === 'inbox')
   const refused = isOver
     ? await api.remove([handle])
-    : await api.changeVisibility([{ handle, seconds: visibilitySeconds(hiddenMs(settlement), 0) }])
+    : await api.changeVisibility([
+        { handle, seconds: hiddenSeconds(message, settlement, queueUrl) },
+      ])
   const [refusal] = refused
   if (refusal !== undefined) {
     throw new Error(`SQS refused to settle a message (${refusal.code}). It will return.`)
   }
 }
 
-function hiddenMs(settlement: Settlement): number {
-  if (settlement.kind === 'dead-letter') return REDRIVE_MS
+/** As the default visibility timeout of `consumeSqs`, whose messages return when it ends. */
+const ABANDONED_MS = 30_000
+
+function hiddenSeconds(message: Message, settlement: Settlement, queueUrl: string): number {
   if (settlement.kind === 'abandon' && settlement.reason === 'closing') return 0
   // At least a second: 0 would be a hot loop.
-  return settlement.kind === 'defer' ? Math.max(1_000, settlement.until - Date.now()) : 1_000
+  return Math.max(1, visibilitySeconds(hiddenMs(message, settlement, queueUrl), 0))
+}
+
+function hiddenMs(message: Message, settlement: Settlement, queueUrl: string): number {
+  if (settlement.kind === 'dead-letter') return laterMs(systemRuntime)
+  // The lease was lost or the commit is unknown. The next delivery finds out.
+  if (settlement.kind !== 'defer') return ABANDONED_MS
+  return deferredMs(systemRuntime, waitingOf(message, queueUrl), settlement)
+}
+
+/** Of a message that may have been received without its attributes. */
+function waitingOf(message: Message, queueUrl: string): Waiting {
+  return message.Attributes === undefined ? {} : toDelivery(message, queueUrl)
 }
 
 function unsettled(): ConfigurationError {
