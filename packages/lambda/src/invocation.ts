@@ -41,7 +41,11 @@ interface Parts {
   readonly port: GuardPort
   readonly settings: Settings
   readonly doDue: ReturnType<GuardPort['onDemand']>
+  readonly sendsAgain: SendsAgain
 }
+
+/** When the event source sends again what was reported: later, or at once, and each time is one of its retries. */
+export type SendsAgain = 'later' | 'at-once'
 
 /**
  * Connects a guard with a function. All work of the guard happens inside of invocations, because Lambda freezes the
@@ -49,10 +53,15 @@ interface Parts {
  *
  * @throws {@link ConfigurationError}
  */
-export function createInvoke(wrapper: Wrapper, guard: Guard, options: object): Invoke {
+export function createInvoke(
+  wrapper: Wrapper,
+  guard: Guard,
+  options: object,
+  sendsAgain: SendsAgain = 'later',
+): Invoke {
   const port = portOf(guard)
   const settings = resolveSettings(wrapper, options, port.settings)
-  const parts = { port, settings, doDue: port.onDemand() }
+  const parts = { port, settings, doDue: port.onDemand(), sendsAgain }
   return async (deliveries, context) => {
     const settlements: (Settlement | undefined)[] = deliveries.map(() => undefined)
     await runWithin(parts, leftMsOf(context), { deliveries, settlements })
@@ -123,30 +132,66 @@ interface Limits {
   readonly leftMs?: () => number
 }
 
+async function runAll(parts: Parts, work: Work, limits: Limits): Promise<void> {
+  const { doDue, sendsAgain, settings } = parts
+  const { deliveries, settlements } = work
+  let left: readonly Numbered[] = deliveries.map((delivery, index) => ({ delivery, index }))
+  await runEach(parts, left, { settlements, limits })
+  await doDue({ stop: limits.stop, budgetMs: limits.leftMs?.() })
+  if (sendsAgain === 'later') return
+  while (await mayRunAgain(parts, work, limits.stop)) {
+    left = left.filter(({ index }) => !isDone(settings, settlements[index]))
+    await runEach(parts, left, { settlements, limits })
+  }
+}
+
+interface Numbered {
+  readonly delivery: Delivery
+  readonly index: number
+}
+
 /** Messages with an order stay in one call of the guard; what the guard's user orders, only the guard knows. */
-async function runAll(
-  { doDue, port, settings }: Parts,
-  { deliveries, settlements }: Work,
-  { leftMs, stop }: Limits,
+async function runEach(
+  { port, settings }: Parts,
+  numbered: readonly Numbered[],
+  { limits, settlements }: Pick<Work, 'settlements'> & { readonly limits: Limits },
 ): Promise<void> {
-  const numbered = deliveries.map((delivery, index) => ({ delivery, index }))
   const { lanesAreUsers } = port.settings
   const batches = lanesAreUsers ? [numbered] : toBatches(byOrderingKey(numbered), BATCH_SIZE)
   for (const batch of batches) {
-    const indexes = batch.map(({ index }) => index)
     await port.run(
       batch.map(({ delivery }) => delivery),
       {
-        stop,
-        budgetMs: leftMs?.(),
+        stop: limits.stop,
+        budgetMs: limits.leftMs?.(),
         hasDeadLetterPlace: settings.isDeadLetterMoved,
         onSettlement: (at, settlement) => {
-          settlements[indexes[at] as number] = settlement
+          settlements[batch[at]?.index as number] = settlement
         },
       },
     )
   }
-  await doDue({ stop, budgetMs: leftMs?.() })
+}
+
+/**
+ * Waits until the first of the unfinished messages is due, within the time of the invocation. A message that has failed
+ * in this invocation is answered then, so that a retry of the event source is an attempt. Others did not run, for example
+ * because the store is down: they run in this invocation, and cost no retry.
+ */
+async function mayRunAgain(
+  { port: { runtime }, settings }: Parts,
+  { settlements }: Work,
+  stop: AbortSignal | undefined,
+): Promise<boolean> {
+  const unfinished = settlements.filter((settlement) => !isDone(settings, settlement))
+  const [first] = unfinished
+  // The event source goes back to the first one. Without a limit of time there is nothing to wait for.
+  if (first?.kind !== 'defer' || stop === undefined || stop.aborted) return false
+  const deferred = unfinished.filter((settlement) => settlement?.kind === 'defer')
+  const dueAt = Math.min(...deferred.map(({ until }) => until))
+  const stopped = new Promise((resolve) => stop.addEventListener('abort', resolve, { once: true }))
+  const isStopped = await endsWithin(runtime, stopped, Math.max(0, dueAt - runtime.now()))
+  return !isStopped && deferred.every(({ reason }) => reason !== 'failed')
 }
 
 function isDone({ isDeadLetterMoved }: Settings, settlement: Settlement | undefined): boolean {

@@ -1,10 +1,16 @@
-import { ConfigurationError, RetryableError } from '@onceward/core'
-import { memoryLeases } from '@onceward/core/memory'
+import {
+  ConfigurationError,
+  createGuard,
+  RetryableError,
+  StoreUnavailableError,
+} from '@onceward/core'
+import { memoryInbox, memoryLeases } from '@onceward/core/memory'
 import type { DynamoDBRecord, KinesisStreamRecord } from 'aws-lambda'
 import { describe, expect, test } from 'vitest'
-import { setUp } from './fixtures/billing.ts'
+import { setUp, silent } from './fixtures/billing.ts'
 import { contextOf } from './fixtures/events.ts'
 import { rawsOf } from './fixtures/replay.ts'
+import { readShard } from './fixtures/shard.ts'
 import { lambdaDynamoDbStream, lambdaKinesis } from './index.ts'
 
 const SHARD = 'shardId-000000000006'
@@ -63,6 +69,22 @@ function imageOf(): object {
   return { '~standard': { version: 1, vendor: 'test', validate } }
 }
 
+/** A guard whose handler fails so many times before it succeeds for the first time. */
+function failing(given: object, times: number) {
+  const attempts: number[] = []
+  const guard = createGuard(
+    {
+      ...{ consumer: 'billing', inbox: memoryInbox(), logger: silent, retry: { baseMs: 30 } },
+      ...given,
+    },
+    ({ attempt }) => {
+      attempts.push(attempt)
+      if (attempts.length <= times) throw new Error('not now')
+    },
+  )
+  return { attempts, guard }
+}
+
 describe.each([
   ['lambdaKinesis', KINESIS],
   ['lambdaDynamoDbStream', DYNAMODB],
@@ -113,6 +135,72 @@ describe.each([
       onTakeover: 'retry',
     })
     expect(() => create(leased.guard)).toThrow(/deadLetter.*destination.*without an inbox/)
+  })
+
+  // Red when "not due" is answered at once: the retries are spent in milliseconds, and nothing runs the event any more.
+  test('an attempt costs one retry of the source, so that the record has its attempts', async () => {
+    const { guard, attempts } = failing(given, 4)
+    const mapping = { timeoutMs: 5_000, batchSize: 10, maximumRetryAttempts: 4 }
+    const records = [record(0, {}, 'one'), record(1, {}, 'one')]
+    const read = await readShard<object>(records, create(guard), {
+      ...{ mapping, sequenceOf: (each) => sequenceOf(each) as string },
+    })
+    expect(read).toEqual({ invocations: 5, discarded: [] })
+    expect(attempts).toEqual([1, 2, 3, 4, 5, 1])
+    await guard.close()
+  })
+
+  // Red when each refusal of the store is answered at once: an outage of a second spends the retries of a day.
+  test('an outage of the store is waited for within the invocation', async () => {
+    const memory = memoryInbox()
+    const backAt = Date.now() + 1_200
+    const open: typeof memory.open = (registration) =>
+      Date.now() < backAt
+        ? Promise.reject(new StoreUnavailableError('down'))
+        : memory.open(registration)
+    const { guard, effects } = setUp({ ...given, inbox: { ...memory, open } })
+    const mapping = { timeoutMs: 10_000, batchSize: 10, maximumRetryAttempts: 0 }
+    const read = await readShard<object>([record(0, { does: 'done' })], create(guard), {
+      ...{ mapping, sequenceOf: (each) => sequenceOf(each) as string },
+    })
+    expect(read).toEqual({ invocations: 1, discarded: [] })
+    expect(effects).toHaveLength(1)
+    await guard.close()
+  })
+
+  // With the settings of docs/lambda.md. Red without `bisectBatchOnFunctionError`: what follows the record is discarded too.
+  test('when the retries are spent, the record alone is discarded', async () => {
+    const { effects, guard } = setUp({ ...given, retry: { baseMs: 10, attempts: 20 } })
+    const mapping = {
+      ...{ timeoutMs: 5_000, batchSize: 10, maximumRetryAttempts: 2 },
+      bisectBatchOnFunctionError: true,
+    }
+    const records = [
+      record(0, { does: 'done' }),
+      record(1, { does: 'fails' }),
+      record(2, { does: 'done' }),
+      record(3, { does: 'done' }),
+    ]
+    const read = await readShard<object>(records, create(guard), {
+      ...{ mapping, sequenceOf: (each) => sequenceOf(each) as string },
+    })
+    expect(read.discarded).toEqual([records[1]])
+    expect(effects).toHaveLength(3)
+    await guard.close()
+  })
+
+  test('an invocation waits no longer than it has time', async () => {
+    const { guard } = setUp({ ...given, retry: { baseMs: 60_000 } })
+    const startedAt = performance.now()
+    const handler = create(guard, { marginMs: 200 })
+    const Records = [record(0, { does: 'fails' })]
+    expect((await handler({ Records }, contextOf(1_000))).batchItemFailures).toHaveLength(1)
+    expect(performance.now() - startedAt).toBeGreaterThan(500)
+    expect(performance.now() - startedAt).toBeLessThan(1_000)
+    // Outside of Lambda there is no time to wait in.
+    expect((await handler({ Records })).batchItemFailures).toHaveLength(1)
+    expect(performance.now() - startedAt).toBeLessThan(1_500)
+    await guard.close()
   })
 
   test('throws without partial responses', async () => {

@@ -39,7 +39,11 @@ export type LambdaStreamHandler = (
  * Lambda takes the whole batch for done, and failed records are lost.
  *
  * The body is the data of the record, and the place in the stream is the event key where the producer set none: see
- * {@link recordKey}. Without an on-failure destination Lambda tries a record until it expires, and the shard waits.
+ * {@link recordKey}.
+ *
+ * Lambda sends a failed record again at once, and each time is one of its retries. So the function waits within its
+ * invocation until the record is due. `docs/lambda.md` has the settings of the mapping that fit: `MaximumRecordAgeInSeconds`
+ * above the back-off of the guard, `BisectBatchOnFunctionError` and an on-failure destination.
  *
  * @throws {@link ConfigurationError} here for options that cannot work; by the function for events of other sources.
  * @see https://docs.aws.amazon.com/lambda/latest/dg/services-kinesis-batchfailurereporting.html
@@ -92,7 +96,7 @@ function lambdaStream(
   guard: Guard,
   { options, toDelivery }: Stream,
 ): LambdaStreamHandler {
-  const invoke = createInvoke(wrapper, guard, options)
+  const invoke = createInvoke(wrapper, guard, options, 'at-once')
   const { partialResponses = true } = options
   return async (event, context) => {
     const settled = await invoke(recordsOf(wrapper, event).map(toDelivery), context)
