@@ -39,6 +39,9 @@ export interface RedisTransaction {
   /**
    * Refuses the commit if the value changes between this call and the commit; the handler then runs again. Await it before
    * you read the key. Its cost grows with the size of the value.
+   *
+   * Your client does not see the writes of this transaction before its commit. So an event of `transaction: 'batch'` or of a
+   * batch handler that watches a key which this transaction has written already runs again in a transaction of its own.
    */
   watch(key: string): Promise<void>
 }
@@ -61,13 +64,17 @@ export class CollectedWrites {
   readonly tx: RedisTransaction
   readonly writes: Write[] = []
   readonly watched: Map<string, string> = new Map()
+  /** Why nothing of this may be applied, whatever the handler makes of the error that it got. */
+  unfit: RetryableError | undefined
   readonly #keys: InboxKeys
   readonly #call: CallInbox
+  readonly #isShared: boolean
   #over: (() => Error) | undefined
 
-  constructor({ call, hasJson, keys }: CollectorParts) {
+  constructor({ call, hasJson, isShared, keys }: CollectorParts) {
     this.#keys = keys
     this.#call = call
+    this.#isShared = isShared
     this.tx = transactionOf({
       hasJson,
       add: (name, key, args) => this.#add(name, key, args),
@@ -93,6 +100,11 @@ export class CollectedWrites {
   async #watch(key: string): Promise<void> {
     this.#demandOpen()
     this.#demandKey('watch', key)
+    // The value that the handler would read is older than what an event before it decided.
+    if (this.#isShared && this.writes.some((write) => write.key === key)) {
+      this.unfit ??= refused('watch', WRITTEN, 'It runs again by itself.')
+      throw this.unfit
+    }
     const [digest] = await this.#call({ script: 'digest', keys: [key], args: [] })
     this.#demandOpen()
     // The value of the first watch counts: what was read after it may be older than a second one.
@@ -118,9 +130,13 @@ export class CollectedWrites {
   }
 }
 
+const WRITTEN = 'this transaction, which several events share, has written the key already'
+
 interface CollectorParts {
   readonly keys: InboxKeys
   readonly call: CallInbox
+  /** Several events are in the transaction. */
+  readonly isShared: boolean
   readonly hasJson: boolean
 }
 

@@ -63,13 +63,18 @@ export class RedisInboxTransaction implements InboxTransaction<RedisTransaction>
   constructor(parts: TransactionParts) {
     const { calls, claims, hasJson, keys, runtime } = parts
     this.#parts = parts
-    this.#collected = new CollectedWrites({ keys, hasJson, call: calls.call })
+    const isShared = claims.length > 1
+    this.#collected = new CollectedWrites({ keys, hasJson, isShared, call: calls.call })
     this.tx = this.#collected.tx
     if (claims.length > 0) this.#renewUntil(runtime.monotonic() + parts.budgetMs + LOCK_MS)
   }
 
   status(): TransactionStatus {
     return this.#isEnded ? 'ended' : 'open'
+  }
+
+  ended(): OncewardError | undefined {
+    return this.#collected.unfit
   }
 
   revoke(error: OncewardError): void {
