@@ -11,6 +11,7 @@ import { consumeStream } from './index.ts'
 /** One node with all slots refuses what every cluster refuses: keys of two slots in one command. */
 let server: Server<{ readonly url: string; readonly port: number }>
 let cluster: Cluster
+let pipelined: Cluster
 let nodes: ReturnType<typeof createCluster>
 const clients = new Map<string, StreamClient>()
 
@@ -25,12 +26,15 @@ beforeAll(async () => {
   await until(async () => String(await node.cluster('INFO')).includes('cluster_state:ok'))
   node.disconnect()
   cluster = new Cluster([{ host: '127.0.0.1', port }])
+  pipelined = new Cluster([{ host: '127.0.0.1', port }], { enableAutoPipelining: true })
   nodes = createCluster({ rootNodes: [{ url }] })
   await nodes.connect()
   clients.set('ioredis', cluster).set('node-redis', nodes)
+  clients.set('ioredis that pipelines', pipelined)
 })
 afterAll(async () => {
   cluster.disconnect()
+  pipelined.disconnect()
   nodes.destroy()
   await server.stop()
 })
@@ -38,6 +42,7 @@ afterAll(async () => {
 test.each([
   ['ioredis', 'one slot'],
   ['ioredis', 'two slots'],
+  ['ioredis that pipelines', 'two slots'],
   ['node-redis', 'one slot'],
 ] as const)(
   '%s consumes two streams of a cluster, and adds dead letters in %s',

@@ -16,14 +16,21 @@ beforeAll(async () => {
   const { url } = server.connection
   redis = new Redis(url)
   const valkey = new Valkey(url)
+  const pipelined = [
+    new Redis(url, { enableAutoPipelining: true }),
+    new Valkey(url, { enableAutoPipelining: true }),
+  ] as const
   const node = createClient({ url })
   const resp3 = createClient({ url, RESP: 3 })
   await Promise.all([node.connect(), resp3.connect()])
   clients.set('ioredis', redis).set('iovalkey', valkey)
+  clients.set('ioredis that pipelines', pipelined[0])
+  clients.set('iovalkey that pipelines', pipelined[1])
   clients.set('node-redis', node).set('node-redis with RESP 3', resp3)
   closing.push(
     () => redis.disconnect(),
     () => valkey.disconnect(),
+    ...pipelined.map((client) => () => client.disconnect()),
   )
   closing.push(
     () => node.destroy(),
@@ -44,7 +51,14 @@ const pendingOf = async (stream: string): Promise<unknown[][]> =>
 const abandon = (stream: string, id: string, owner: string) =>
   redis.call('XCLAIM', stream, 'billing', owner, 0, id, 'IDLE', 60_000, 'JUSTID')
 
-describe.each(['ioredis', 'iovalkey', 'node-redis', 'node-redis with RESP 3'])('%s', (name) => {
+describe.each([
+  'ioredis',
+  'iovalkey',
+  'ioredis that pipelines',
+  'iovalkey that pipelines',
+  'node-redis',
+  'node-redis with RESP 3',
+])('%s', (name) => {
   test('reads bytes in their order, repeated fields included, and says which of several streams they are of', async () => {
     const [first, second] = [freshStream(), freshStream()]
     const api = apiOf(clients.get(name)!, first, { streams: [first, second] })

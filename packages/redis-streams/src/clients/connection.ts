@@ -17,7 +17,10 @@ export interface OwnConnection extends Connection {
 /** What the clients have beyond what onceward needs. */
 interface MayHave {
   readonly isCluster?: boolean
-  readonly options?: { readonly redisOptions?: object }
+  readonly options?: { readonly redisOptions?: object; readonly enableAutoPipelining?: boolean }
+  createBuiltinCommand?(name: string): {
+    readonly buffer: (...args: Argument[]) => Promise<unknown>
+  }
   on?(event: 'error', listener: () => void): unknown
   connect?(): Promise<unknown>
   disconnect?(): unknown
@@ -53,7 +56,7 @@ function ofIoredis(client: IoredisStreams & MayHave): Connection {
   const duplicate = client.duplicate.bind(client) as (...overrides: object[]) => IoredisStreams
   return {
     isCluster,
-    call: (_key, [name, ...args]) => client.callBuffer(String(name), ...args),
+    call: (_key, [name, ...args]) => callOf(client, String(name), args),
     duplicate: () => {
       const options = { ...WAITING, redisOptions: { ...client.options?.redisOptions, ...WAITING } }
       const own: IoredisStreams & MayHave = isCluster ? duplicate([], options) : duplicate(WAITING)
@@ -62,6 +65,19 @@ function ofIoredis(client: IoredisStreams & MayHave): Connection {
       return { ...ofIoredis(own), close: () => void own.disconnect?.() }
     },
   }
+}
+
+/**
+ * With `enableAutoPipelining`, ioredis and iovalkey leave out the name of what `callBuffer` sends, so that Redis takes the
+ * first argument for the command. A command that is made by its name stays outside of these pipelines.
+ */
+function callOf(
+  client: IoredisStreams & MayHave,
+  name: string,
+  args: readonly Argument[],
+): Promise<unknown> {
+  const made = client.options?.enableAutoPipelining === true && client.createBuiltinCommand?.(name)
+  return made ? made.buffer.call(client, ...args) : client.callBuffer(name, ...args)
 }
 
 interface NodeRedis extends MayHave {
