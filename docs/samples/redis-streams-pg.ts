@@ -34,6 +34,7 @@ const stream = process.env.STREAM ?? 'orders'
 const consumption = await consumeStream(redis, billing, {
   stream,
   deadLetter: { stream: `${stream}.dead` },
+  keepEntries: false,
 })
 await drainOnSignals(consumption)
 await billing.close()

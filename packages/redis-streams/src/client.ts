@@ -44,6 +44,16 @@ export interface Claimed {
   readonly cursor: string
 }
 
+/** Who else has to do with a stream, and what nobody has to do with. */
+export interface Neighbours {
+  /** Other groups of the stream. */
+  readonly groups: readonly string[]
+  /** Other consumers, by the names of their guards, that used this group in the last half minute. */
+  readonly consumers: readonly string[]
+  /** Entries that the group will not deliver, and that are neither pending nor parked; undefined if that is unknown. */
+  readonly adrift: number | undefined
+}
+
 export interface ClaimRequest {
   readonly stream: string
   readonly count: number
@@ -80,7 +90,7 @@ export interface StreamApi {
     streams: readonly string[],
     request: { readonly count: number; readonly blockMs: number },
   ): Promise<readonly StreamEntry[]>
-  /** Parked entries that are due, then entries that their owner has not renewed. */
+  /** Entries that their owner has not renewed, then parked ones that are due. */
   claim(request: ClaimRequest): Promise<Claimed>
   /** Answers the ids that this consumer no longer owns. So do the following ones, which change only its own entries. */
   renew(stream: string, ids: readonly string[]): Promise<readonly string[]>
@@ -95,14 +105,13 @@ export interface StreamApi {
     fields: readonly Field[],
     original?: Pick<StreamEntry, 'stream' | 'id'>,
   ): Promise<void>
-  /**
-   * Creates the group at the first entry, and the stream, if they are missing. `old`: it did not, because the stream
-   * has entries from before `oldestMs` (epoch), which may have been processed.
-   */
-  ensureGroup(stream: string, oldestMs: number): Promise<'there' | 'made' | 'old'>
+  /** Creates the group at the first entry, and the stream, if they are missing. */
+  ensureGroup(stream: string): Promise<void>
   /** Removes names of the group that own nothing and were idle for this long. */
   removeConsumers(stream: string, idleMs: number): Promise<void>
   facts(stream: string): Promise<StreamFacts>
+  /** Says that this consumer uses the group, and who else does. */
+  neighbours(stream: string): Promise<Neighbours>
   /** Closes the connections of its own. */
   close(): Promise<void>
 }

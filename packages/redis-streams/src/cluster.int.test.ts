@@ -83,3 +83,23 @@ test.each([
     expect(await cluster.xlen(dead)).toBe(2)
   },
 )
+
+// Red when the receive of a stream without entries reserves all room: the streams behind it are never received from.
+test.each([1, 8])(
+  'with %i slots, several streams share the room, whether one of them is quiet or not',
+  async (concurrency) => {
+    const streams = [freshStream(), freshStream(), freshStream(), freshStream()]
+    const [quiet = '', ...others] = streams
+    const runs: string[] = []
+    const guard = guardOf((event) => void runs.push(event.payload.key), { concurrency })
+    await using _ = await consumeStream(cluster, guard, { stream: streams, drainMs: 2_000 })
+    for (let n = 0; n < 50; n += 1) {
+      for (const stream of n < 25 ? streams : others) {
+        const payload = JSON.stringify({ key: stream })
+        await cluster.xadd(stream, '*', 'idempotency-key', `${stream} ${n}`, 'payload', payload)
+      }
+    }
+    await until(() => runs.length === 175, { deadlineMs: 20_000 })
+    expect(runs.filter((stream) => stream === quiet)).toHaveLength(25)
+  },
+)

@@ -4,7 +4,7 @@ import { redis as redisServer, type Server, until } from '@onceward/testing'
 import { guardOf } from '@onceward/testing/adapter'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { depth, freshStream, send } from './fixtures/streams.ts'
+import { apiOf, depth, freshStream, send } from './fixtures/streams.ts'
 import { type ConsumeStreamOptions, consumeStream } from './index.ts'
 
 let server: Server<{ readonly url: string }>
@@ -19,7 +19,11 @@ afterAll(async () => {
   await server.stop()
 })
 
-const fast = { drainMs: 2_000, group: 'billing' } satisfies Partial<ConsumeStreamOptions>
+const fast = {
+  drainMs: 2_000,
+  group: 'billing',
+  keepEntries: false,
+} satisfies Partial<ConsumeStreamOptions>
 const keysOf = (count: number): string[] => Array.from({ length: count }, (_, n) => `k-${n}`)
 const isEmpty = async (stream: string): Promise<boolean> =>
   (await depth(redis, stream, 'billing')).every((count) => count === 0)
@@ -123,7 +127,7 @@ test('a group that was lost while its entries stayed begins at the first one, an
       settled.push(settlement.kind === 'ack' ? settlement.by : settlement.kind)
     },
   })
-  const options = { stream, keepEntries: true, ...fast }
+  const options = { stream, ...fast, keepEntries: true }
   await using _ = await consumeStream(redis, guard, options)
   await send(redis, stream, keysOf(5))
   await until(async () => settled.length === 5 && (await depth(redis, stream, 'billing'))[1] === 0)
@@ -132,6 +136,33 @@ test('a group that was lost while its entries stayed begins at the first one, an
   await until(() => settled.length === 11)
   expect(runs).toEqual([...keysOf(5), 'after'])
   expect(settled.filter((by) => by === 'duplicate')).toHaveLength(5)
+})
+
+// Red when a look takes what it has room for, and then waits for a second: an outage of an hour takes hours to work off.
+test('what was parked and what a dead consumer left runs at the pace of the handlers, and new entries run meanwhile', async () => {
+  const stream = freshStream()
+  const api = apiOf(redis, stream)
+  await api.ensureGroup(stream)
+  const ids = await send(redis, stream, keysOf(400))
+  await api.read([stream], { count: 400, blockMs: 1 })
+  const parking = ids
+    .slice(0, 200)
+    .map((id) => api.park(stream, { id, afterMs: 0, deliveryCount: 1 }))
+  await Promise.all(parking)
+  await api.giveBack(stream, ids.slice(200))
+  const fresh: string[] = []
+  const guard = guardOf((event) => {
+    if (event.payload.key.startsWith('fresh')) fresh.push(event.payload.key)
+  })
+  await using _ = await consumeStream(redis, guard, { stream, ...fast })
+  await send(
+    redis,
+    stream,
+    Array.from({ length: 20 }, (_, n) => `fresh-${n}`),
+  )
+  await until(() => isEmpty(stream), { deadlineMs: 15_000 })
+  expect(fresh).toHaveLength(20)
+  await api.close()
 })
 
 test('a key that is no stream is refused at the start', async () => {

@@ -14,7 +14,7 @@ import { createStreamApi } from './clients/stream-api.ts'
 import { createAccept } from './delivery.ts'
 import { Dispatcher } from './dispatch.ts'
 import { examine } from './doctor.ts'
-import { classifyError, groupWouldRepeat, unfitError } from './errors.ts'
+import { classifyError } from './errors.ts'
 import {
   type ConsumeStreamOptions,
   checkConsumeNames,
@@ -77,7 +77,6 @@ interface Parts {
 }
 
 function createLoop({ port, api, settings, signals }: Parts): ConsumerLoop {
-  const { runtime, logger } = port
   const context = createSettleContext(port, api, settings)
   const unregister = settings.streams.map((queue) =>
     registerPublisher(port, { broker: 'redis-streams', queue }, context.place),
@@ -91,14 +90,13 @@ function createLoop({ port, api, settings, signals }: Parts): ConsumerLoop {
     onSettled: () => receiver.progressed(),
     onRoom: () => receiver.pump(),
   })
-  const restore = (): Promise<void> => restoreGroups({ port, api, settings })
+  const restore = groupMaker({ port, api, settings })
   const receiver: Receiver = new Receiver({
     ...{ port, api, settings, dispatcher, restore },
     accept: createAccept(settings, context.owned),
     check: async () => {
       await port.open()
       await restore()
-      await examine({ api, settings, guard: port.settings, logger, nowMs: runtime.now() })
     },
     onEnd: signals.onEnd,
   })
@@ -117,20 +115,16 @@ function createLoop({ port, api, settings, signals }: Parts): ConsumerLoop {
 
 /**
  * Creates the groups that are missing, at the first entry: what is in the stream is not settled. With `keepEntries` that
- * is true only of entries that the guard still knows.
+ * is true only of entries that the guard still knows. A start that is refused must leave no group: one would refuse the
+ * next start of those who consume the stream already.
  */
-async function restoreGroups({ port, api, settings }: Omit<Parts, 'signals'>): Promise<void> {
+function groupMaker({ port, api, settings }: Omit<Parts, 'signals'>): () => Promise<void> {
   const { runtime, logger } = port
-  const { streams, group } = settings
-  for (const stream of streams) {
-    const oldestMs = runtime.now() - port.settings.dedupWindowMs
-    const answer = await api.ensureGroup(stream, oldestMs).catch((error: unknown) => {
-      throw unfitError(error, stream) ?? error
-    })
-    if (answer === 'old') throw groupWouldRepeat(stream, group)
-    if (answer === 'made') logger.warn({ queue: stream, group }, MADE)
+  let hadGroup = false
+  return async () => {
+    const nowMs = runtime.now()
+    await examine({ api, settings, guard: port.settings, logger, nowMs, hadGroup })
+    for (const stream of settings.streams) await api.ensureGroup(stream)
+    hadGroup = true
   }
 }
-
-const MADE =
-  'the consumer group was missing and begins at the first entry of the stream; if Redis lost it, it may have lost entries too'

@@ -76,11 +76,10 @@ function factsOf({
   }
 }
 
-const found = (told: Told, keepEntries = false) =>
+const found = (told: Told, keepEntries?: boolean, hadGroup = false) =>
   streamFindings('orders', factsOf(told), {
-    guard,
-    nowMs: NOW_MS,
-    settings: { ...settings, keepEntries },
+    ...{ guard, hadGroup, nowMs: NOW_MS },
+    settings: resolveSettings({ stream: 'orders', keepEntries }, guard),
   })
 
 describe('a stream', () => {
@@ -100,6 +99,26 @@ describe('a stream', () => {
     expect(found({ others: ['audit'] }, true).problems).toEqual([])
   })
 
+  // Red when it is not: whoever reads the stream by XREAD would lose what the consumer settles.
+  test('with entries and without the group needs a word on `keepEntries`, unless the group was there', () => {
+    const told = { own: false } as const
+    expect(found(told).problems).toEqual([
+      expect.stringMatching(/has entries and no group billing.*`keepEntries: false` if nobody/),
+    ])
+    expect(found(told, false).problems).toEqual([])
+    expect(found(told, true).problems).toEqual([])
+    expect(found(told, undefined, true).problems).toEqual([])
+    expect(found({ ...told, stream: { 'first-entry': null } }).problems).toEqual([])
+  })
+
+  test('that keeps entries which the guard has forgotten gets no group at its first entry', () => {
+    const told: Told = { own: false, stream: { 'first-entry': ['5-0', []] } }
+    expect(found(told, true, true).problems).toEqual([
+      expect.stringMatching(/events again that were forgotten.*XGROUP CREATE orders billing <id>/),
+    ])
+    expect(found(told, false, true).problems).toEqual([])
+  })
+
   test.each<[string, Told, RegExp]>([
     [
       'entries that were trimmed before they were delivered',
@@ -116,7 +135,7 @@ describe('a stream', () => {
       { stream: { 'first-entry': ['5-0', []] }, oldest: '5-1' },
       /`dedupWindowMs`/,
     ],
-    ['no group', { own: false }, /has no group billing/],
+    ['no group', { own: false, stream: { 'first-entry': null } }, /has no group billing/],
   ])('with %s is warned of', (_, told, warning) => {
     expect(found(told).warnings).toEqual([expect.stringMatching(warning)])
   })
@@ -125,7 +144,14 @@ describe('a stream', () => {
 test("a key of another type is refused with its name, and other errors are the client's", async () => {
   const { logger } = made.port
   const examined = (error: Error) =>
-    examine({ api: { facts: () => Promise.reject(error) }, settings, guard, logger, nowMs: NOW_MS })
+    examine({
+      api: { facts: () => Promise.reject(error) },
+      settings,
+      guard,
+      logger,
+      nowMs: NOW_MS,
+      hadGroup: false,
+    })
   await expect(examined(new Error('WRONGTYPE no'))).rejects.toMatchObject({
     code: 'ONCEWARD_CONFIGURATION',
   })

@@ -11,12 +11,14 @@ export interface Surroundings {
   readonly logger: Logger
   /** Wall clock, ms. */
   readonly nowMs: number
+  /** This process has had the group before, so Redis or somebody else has removed it. */
+  readonly hadGroup: boolean
 }
 
 const LEAST_VERSION = 7
 
 /**
- * Checks the streams and their server before the first receive. Changes nothing.
+ * Checks the streams and their server before the first receive, and before a missing group is created. Changes nothing.
  *
  * @throws {@link ConfigurationError} when the settings cannot work. Other errors are the client's and may pass.
  */
@@ -69,22 +71,28 @@ export function serverFindings({ info, fsync }: Pick<StreamFacts, 'info' | 'fsyn
 export function streamFindings(
   stream: string,
   facts: Omit<StreamFacts, 'info' | 'fsync'>,
-  { settings, guard, nowMs }: Pick<Surroundings, 'settings' | 'guard' | 'nowMs'>,
+  surroundings: Omit<Surroundings, 'api' | 'logger'>,
 ): Findings {
+  const { settings, guard, nowMs } = surroundings
   const { group, keepEntries } = settings
   const names = facts.groups.map((each) => String(each.get('name')))
   const others = names.filter((name) => name !== group)
+  const isMissing = !names.includes(group)
   const { trimmed, oldest } = lossesOf(facts, group)
   return {
-    problems: when(
-      others.length > 0 && !keepEntries,
-      `${stream} has other groups (${others.join(', ')}), and an entry is deleted with its ack: they would never get it. ` +
-        'Set `keepEntries: true` for each of its consumers, and trim the stream with XADD … MINID or XTRIM.',
-    ),
+    problems: [
+      ...when(
+        others.length > 0 && !keepEntries,
+        `${stream} has other groups (${others.join(', ')}), and an entry is deleted with its ack: they would never get it. ` +
+          'Set `keepEntries: true` for each of its consumers, and trim the stream with XADD … MINID or XTRIM.',
+      ),
+      ...(isMissing ? beginningProblems(stream, facts, surroundings) : []),
+    ],
     warnings: [
       ...when(
-        !names.includes(group),
-        `${stream} has no group ${group}. A consumer creates it, at the first entry of the stream.`,
+        isMissing,
+        `${stream} has no group ${group}. A consumer creates it, at the first entry of the stream. If Redis lost the group, ` +
+          'it may have lost entries too.',
       ),
       ...when(
         trimmed > 0,
@@ -103,6 +111,30 @@ export function streamFindings(
       ),
     ],
   }
+}
+
+/** Why a group that is missing must not be created at the first entry. */
+function beginningProblems(
+  stream: string,
+  facts: Pick<StreamFacts, 'stream'>,
+  { settings, guard, nowMs, hadGroup }: Omit<Surroundings, 'api' | 'logger'>,
+): readonly string[] {
+  const { group, isKeepingSaid, keepEntries } = settings
+  const first = firstOf(facts)
+  return [
+    ...when(
+      first !== undefined && !isKeepingSaid && !hadGroup,
+      `${stream} has entries and no group ${group}. A consumer deletes each entry with its ack, also for those who read the ` +
+        'stream with XREAD. Set `keepEntries: false` if nobody else reads it. Otherwise set `keepEntries: true`, and trim ' +
+        'the stream with XADD … MINID or XTRIM.',
+    ),
+    ...when(
+      keepEntries && timeOf(first) < nowMs - guard.dedupWindowMs,
+      `${stream} has no group ${group}, and \`keepEntries\` keeps entries there that are older than the guard's ` +
+        '`dedupWindowMs`: created at the first entry, the group would process events again that were forgotten. Create it ' +
+        `where it should begin: XGROUP CREATE ${stream} ${group} <id>, with 0 for all entries and $ for new ones only.`,
+    ),
+  ]
 }
 
 interface Losses {

@@ -72,11 +72,3 @@ export function unfitError(error: unknown, stream: string): ConfigurationError |
     cause: error,
   })
 }
-
-export function groupWouldRepeat(stream: string, group: string): ConfigurationError {
-  return new ConfigurationError(
-    `The stream ${stream} has no group ${group}, and \`keepEntries\` keeps entries there that are older than the guard's ` +
-      '`dedupWindowMs`: created at the first entry, the group would process events again that were forgotten. Create it ' +
-      `where it should begin: XGROUP CREATE ${stream} ${group} <id>, with 0 for all entries and $ for new ones only.`,
-  )
-}

@@ -37,7 +37,14 @@ export const operate: OperateBroker = ({ url, params }) => {
     createStreamApi(connectionOf('consumeStream', redis), settings, systemRuntime)
   const bare = (name: string): StreamApi =>
     apiFor({
-      ...{ streams: [name], group: '', consumerName: '', claimIdleMs: 1_000, keepEntries: true },
+      ...{
+        streams: [name],
+        group: '',
+        consumer: '',
+        consumerName: '',
+        claimIdleMs: 1_000,
+        keepEntries: true,
+      },
     })
   return {
     place: new URL(url).host,
@@ -72,10 +79,17 @@ function inspect(
       stream,
       group: params.get('group') ?? undefined,
       deadLetter: dead === null ? undefined : { stream: dead },
-      keepEntries: params.has('keep-entries'),
+      keepEntries: params.has('keep-entries') ? params.get('keep-entries') !== 'false' : undefined,
     }
     const settings = resolveSettings(options, guard)
-    await examine({ api: apiFor(settings), settings, guard, logger, nowMs: systemRuntime.now() })
+    await examine({
+      api: apiFor(settings),
+      settings,
+      guard,
+      logger,
+      nowMs: systemRuntime.now(),
+      hadGroup: false,
+    })
   })
 }
 

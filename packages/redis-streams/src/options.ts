@@ -57,8 +57,9 @@ export interface StreamOptions {
   /** The field that is the ordering key: entries with the same value run in their order within a process. */
   readonly orderingField?: string | undefined
   /**
-   * Keeps settled entries in the stream, for other groups or to read them again. Your own XADD must then trim it. The
-   * default deletes an entry with its ack, so the stream holds what is not done; a stream with several groups is refused.
+   * Keeps settled entries in the stream, for other groups, readers by XREAD, or to read them again. Your own XADD must then
+   * trim it. Otherwise an entry is deleted with its ack, so the stream holds what is not done. A stream with several groups
+   * is refused then. If the group is missing and the stream has entries already, this option must be given.
    *
    * @defaultValue `false`
    */
@@ -96,6 +97,8 @@ export interface Settings extends RunSettings {
   /** The streams, for logs. */
   readonly queue: string
   readonly group: string
+  /** The guard's name of the consumer. */
+  readonly consumer: string
   readonly consumerName: string
   readonly deadLetter: { readonly stream: string } | undefined
   readonly claimIdleMs: number
@@ -105,6 +108,8 @@ export interface Settings extends RunSettings {
   readonly bodyField: string
   readonly orderingField: string | undefined
   readonly keepEntries: boolean
+  /** The user has said whether entries are kept. */
+  readonly isKeepingSaid: boolean
 }
 
 const OWN_NAMES: KnownNames<StreamOptions & { consumerName?: string }> = {
@@ -148,6 +153,7 @@ export function resolveSettings(options: ConsumeStreamOptions, guard: GuardSetti
     streams,
     queue: streams.join(','),
     group: group ?? guard.consumer,
+    consumer: guard.consumer,
     consumerName: consumerName ?? `${hostname()}-${process.pid}-${randomBytes(4).toString('hex')}`,
     deadLetter,
     claimIdleMs: Math.min(claimIdleMs, LONGEST_IDLE_MS),
@@ -156,6 +162,7 @@ export function resolveSettings(options: ConsumeStreamOptions, guard: GuardSetti
     bodyField: options.bodyField ?? DEFAULTS.bodyField,
     orderingField,
     keepEntries: options.keepEntries ?? DEFAULTS.keepEntries,
+    isKeepingSaid: options.keepEntries !== undefined,
     ...resolveRunOptions(options, guard),
   }
 }

@@ -1,9 +1,10 @@
 import type { Logger } from '@onceward/core'
 import type { MaybeAsync } from '@onceward/core/adapter'
 import type { Runtime } from '@onceward/core/ports'
-import type { StreamApi, StreamEntry } from './client.ts'
+import type { ClaimedEntry, Neighbours, StreamApi, StreamEntry } from './client.ts'
 import type { Received } from './delivery.ts'
 import { classifyError } from './errors.ts'
+import type { Settings } from './options.ts'
 
 export interface OwnedEntriesOptions {
   readonly api: Pick<StreamApi, 'renew'>
@@ -102,6 +103,78 @@ export class OwnedEntries {
 }
 
 const keyOf = ({ stream, id }: Pick<StreamEntry, 'stream' | 'id'>): string => `${id} ${stream}`
+
+export interface ClaimsOptions {
+  readonly api: Pick<StreamApi, 'claim' | 'neighbours'>
+  readonly settings: Pick<Settings, 'group' | 'consumer' | 'keepEntries'>
+  readonly runtime: Runtime
+  readonly logger: Logger
+}
+
+/** Entries that were claimed. */
+export interface Taken {
+  readonly entries: readonly ClaimedEntry[]
+  /** There may be more at once. */
+  readonly isMore: boolean
+}
+
+/** Neighbours are looked for this often. */
+const NEIGHBOURS_MS = 5_000
+
+/** Takes the entries that no read brings: parked ones that are due, and those of consumers that died. */
+export class Claims {
+  readonly #options: ClaimsOptions
+  readonly #cursors = new Map<string, string>()
+  readonly #lookAtMs = new Map<string, number>()
+  /** What was said last about each stream. */
+  readonly #said = new Map<string, string>()
+
+  constructor(options: ClaimsOptions) {
+    this.#options = options
+  }
+
+  async take(stream: string, count: number): Promise<Taken> {
+    const { api, logger } = this.#options
+    await this.#lookAround(stream)
+    const cursor = this.#cursors.get(stream) ?? '0-0'
+    const { cursor: next, entries, gone } = await api.claim({ stream, cursor, count })
+    this.#cursors.set(stream, next)
+    for (const id of gone) logger.error({ queue: stream, id }, GONE)
+    return { entries, isMore: entries.length >= count || next !== '0-0' }
+  }
+
+  async #lookAround(stream: string): Promise<void> {
+    const { api, runtime } = this.#options
+    const nowMs = runtime.monotonic()
+    if (nowMs < (this.#lookAtMs.get(stream) ?? nowMs)) return
+    this.#lookAtMs.set(stream, nowMs + NEIGHBOURS_MS)
+    this.#tell(stream, await api.neighbours(stream))
+  }
+
+  /** Each thing is said when it begins, and when it has changed. */
+  #tell(stream: string, { adrift = 0, consumers, groups }: Neighbours): void {
+    const { settings, logger } = this.#options
+    const { consumer, group, keepEntries } = settings
+    const say = (what: string, value: string, message: string): void => {
+      const key = `${what} ${stream}`
+      const isNew = value !== '' && this.#said.get(key) !== value
+      this.#said.set(key, value)
+      if (isNew) logger.error({ queue: stream, group, consumer, [what]: value }, message)
+    }
+    say('otherGroups', keepEntries ? '' : groups.join(', '), SHARED_STREAM)
+    say('otherConsumers', consumers.join(', '), SHARED_GROUP)
+    say('entries', adrift > 0 ? String(adrift) : '', ADRIFT)
+  }
+}
+
+const GONE =
+  'an entry was deleted or trimmed before it was settled, and its event may be lost: trim less, or by XTRIM MINID of what is settled'
+const SHARED_STREAM =
+  'another group reads the stream, so settled entries stay in it: set keepEntries to true for each of its consumers, and trim it by XADD MINID or XTRIM'
+const SHARED_GROUP =
+  'consumers of different names share a group, so each entry reaches only one of them: give each of them a group of its own'
+const ADRIFT =
+  'entries of the stream are neither pending nor parked, and the group will not deliver them: a name with pending entries was deleted (XGROUP DELCONSUMER), or the group began behind them. Add them again, or delete them if they are settled'
 
 interface Waiting {
   readonly stream: string

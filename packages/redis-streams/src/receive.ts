@@ -12,10 +12,11 @@ import type { Accept, Received } from './delivery.ts'
 import type { Dispatcher } from './dispatch.ts'
 import { BACKOFF, type BrokerErrorKind, classifyError } from './errors.ts'
 import type { Settings } from './options.ts'
+import { Claims } from './pending.ts'
 
 export interface ReceiverOptions {
   readonly port: GuardPort
-  readonly api: Pick<StreamApi, 'readable' | 'read' | 'claim' | 'removeConsumers'>
+  readonly api: Pick<StreamApi, 'readable' | 'read' | 'claim' | 'neighbours' | 'removeConsumers'>
   readonly settings: Settings
   readonly accept: Accept
   readonly dispatcher: Pick<
@@ -47,17 +48,26 @@ const NAMES_MS = 600_000
 
 /**
  * Receives as many entries as can start soon, until it is stopped: new ones by XREADGROUP on connections of its own,
- * parked and abandoned ones by a look every second. An error of Redis is retried after a pause. While the store is down,
+ * parked and abandoned ones by a look every second, and at once as long as there are more. An error of Redis is retried after a pause. While the store is down,
  * one entry at a time asks whether it is back.
  */
 export class Receiver {
   readonly #options: ReceiverOptions
   readonly #recovery: Recovery<BrokerErrorKind>
+  readonly #claims: Claims
   readonly #reading = new Map<readonly string[], Promise<void>>()
   /** Entries that the receives under way may bring. */
   #reserved = 0
-  readonly #cursors = new Map<string, string>()
+  /** Streams whose last receive brought entries. */
+  readonly #busy = new Set<readonly string[]>()
+  /** The streams that the next receive and the next look begin with. */
+  #turn = 0
+  #lookTurn = 0
   #look: Promise<void> | undefined
+  /** The last look took all that it had room for. */
+  #isBacklog = false
+  /** The last room went to a look, and not to a receive. */
+  #wasLook = false
   #lookAtMs = 0
   #namesAtMs = 0
   #isGroupMissing = false
@@ -65,6 +75,8 @@ export class Receiver {
   constructor(options: ReceiverOptions) {
     const { port, settings } = options
     this.#options = options
+    const { runtime, logger } = port
+    this.#claims = new Claims({ api: options.api, settings, runtime, logger })
     this.#recovery = new Recovery<BrokerErrorKind>({
       port,
       fields: { queue: settings.queue, group: settings.group },
@@ -113,15 +125,32 @@ export class Receiver {
     const gate = this.#recovery.look()
     if (gate === 'probe') this.#probe()
     if (gate !== 'open') return
-    const { api, dispatcher, settings } = this.#options
-    if (wasPaused) dispatcher.resume()
+    if (wasPaused) this.#options.dispatcher.resume()
     this.#lookIfDue()
-    for (const streams of api.readable) {
+    this.#readAll()
+  }
+
+  /** Room that no receive under way may fill. */
+  get #free(): number {
+    return this.#options.dispatcher.room - this.#reserved
+  }
+
+  /**
+   * A receive of a quiet stream keeps what it reserves for a second. So beside other streams it asks for one entry and
+   * reserves nothing, and beside other streams or a backlog of looks a receive takes half of the room at most.
+   */
+  #readAll(): void {
+    const { api, dispatcher, settings } = this.#options
+    const { readable } = api
+    const isShared = readable.length > 1 || this.#isBacklog
+    for (const streams of fromTurn(readable, this.#turn)) {
       if (this.#reading.has(streams)) continue
-      const room = dispatcher.room - this.#reserved
+      const room = this.#free
       if (room < dispatcher.worthwhile) return
-      const max = Math.min(room, settings.batchSize)
-      this.#read(streams, Math.max(1, Math.floor(max / streams.length)))
+      const max = Math.min(isShared ? Math.ceil(room / 2) : room, settings.batchSize)
+      const isProbe = readable.length > 1 && !this.#busy.has(streams)
+      this.#read(streams, isProbe ? 1 : Math.max(1, Math.floor(max / streams.length)), isProbe)
+      this.#turn = readable.indexOf(streams) + 1
     }
   }
 
@@ -130,20 +159,23 @@ export class Receiver {
     const { api, dispatcher } = this.#options
     const [streams] = api.readable
     const isIdle = dispatcher.inFlight === 0 && this.#reading.size === 0
-    if (isIdle && streams !== undefined) this.#read(streams, 1)
+    if (isIdle && streams !== undefined) this.#read(streams, 1, false)
     else this.#recovery.pause(STORE_LOOK_MS / 10)
   }
 
-  #read(streams: readonly string[], count: number): void {
-    this.#reserved += count * streams.length
-    const reading = this.#receive(streams, count).then(() => {
+  #read(streams: readonly string[], count: number, isProbe: boolean): void {
+    const reserved = isProbe ? 0 : count * streams.length
+    this.#reserved += reserved
+    this.#wasLook = false
+    const reading = this.#receive(streams, count, isProbe).then(() => {
+      this.#reserved -= reserved
       this.#reading.delete(streams)
       this.pump()
     })
     this.#reading.set(streams, reading)
   }
 
-  async #receive(streams: readonly string[], count: number): Promise<void> {
+  async #receive(streams: readonly string[], count: number, isProbe: boolean): Promise<void> {
     const { api, accept, dispatcher, port } = this.#options
     const startedAtMs = port.runtime.monotonic()
     try {
@@ -152,19 +184,20 @@ export class Receiver {
       const entries = await api.read(streams, { count, blockMs: BLOCK_MS })
       const tookMs = port.runtime.monotonic() - startedAtMs
       // One that brought less has waited for entries, so its time says nothing about Redis.
-      if (entries.length >= count) dispatcher.noteReceive(tookMs)
+      if (entries.length >= count && !isProbe) dispatcher.noteReceive(tookMs)
+      if (entries.length > 0) this.#busy.add(streams)
+      else this.#busy.delete(streams)
       this.#answered()
       this.#take(accept(entries.map((entry) => ({ ...entry, deliveryCount: 1 }))))
     } catch (error) {
       this.#failed(error)
-    } finally {
-      this.#reserved -= count * streams.length
     }
   }
 
   #lookIfDue(): void {
     const { runtime } = this.#options.port
-    if (this.#look !== undefined || runtime.monotonic() < this.#lookAtMs) return
+    if (this.#look !== undefined || runtime.monotonic() < this.#lookAtMs || !this.#mayLook()) return
+    this.#wasLook = true
     this.#lookAtMs = runtime.monotonic() + LOOK_MS * (0.8 + 0.4 * runtime.random())
     this.#look = this.#lookAround().then(() => {
       this.#look = undefined
@@ -172,26 +205,50 @@ export class Receiver {
     })
   }
 
+  /** Looks that follow each other at once and receives take turns. */
+  #mayLook(): boolean {
+    const { api, dispatcher } = this.#options
+    if (dispatcher.room < 1) return false
+    if (!this.#isBacklog || this.#reading.size === api.readable.length) return true
+    return !this.#wasLook && this.#free >= dispatcher.worthwhile
+  }
+
   async #lookAround(): Promise<void> {
     const { settings } = this.#options
     try {
-      for (const stream of settings.streams) await this.#claim(stream)
+      let isBacklog = false
+      this.#lookTurn += 1
+      for (const stream of fromTurn(settings.streams, this.#lookTurn)) {
+        if (await this.#claim(stream)) isBacklog = true
+      }
+      this.#isBacklog = isBacklog
       await this.#removeNames()
     } catch (error) {
       this.#failed(error)
     }
   }
 
-  async #claim(stream: string): Promise<void> {
-    const { api, accept, dispatcher, port, settings } = this.#options
-    const count = Math.min(dispatcher.room - this.#reserved, settings.batchSize)
-    if (count < 1 && dispatcher.room < 1) return
-    const cursor = this.#cursors.get(stream) ?? '0-0'
-    const claimed = await api.claim({ stream, cursor, count: Math.max(1, count) })
-    this.#cursors.set(stream, claimed.cursor)
-    for (const id of claimed.gone) port.logger.error({ queue: stream, id }, GONE)
-    this.#answered()
-    this.#take(accept(claimed.entries))
+  /** Whether it took all that it had room for. */
+  async #claim(stream: string): Promise<boolean> {
+    const { accept, dispatcher, settings } = this.#options
+    if (dispatcher.room < 1) {
+      // There is less room than streams: the next ones are first as soon as there is more.
+      this.#lookAtMs = 0
+      return true
+    }
+    // Receives that wait for entries may have reserved all room.
+    const room = Math.max(1, this.#isBacklog ? this.#free : Math.ceil(this.#free / 2))
+    const count = Math.min(room, settings.batchSize)
+    this.#reserved += count
+    try {
+      const { entries, isMore } = await this.#claims.take(stream, count)
+      this.#answered()
+      this.#take(accept(entries))
+      if (isMore) this.#lookAtMs = 0
+      return entries.length >= count
+    } finally {
+      this.#reserved -= count
+    }
   }
 
   async #removeNames(): Promise<void> {
@@ -228,5 +285,8 @@ export class Receiver {
   }
 }
 
-const GONE =
-  'an entry was deleted or trimmed before it was settled, and its event may be lost: trim less, or by XTRIM MINID of what is settled'
+/** All of them, beginning with one after the other. */
+function fromTurn<Each>(all: readonly Each[], turn: number): readonly Each[] {
+  const first = turn % all.length
+  return [...all.slice(first), ...all.slice(0, first)]
+}

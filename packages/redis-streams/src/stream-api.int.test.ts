@@ -62,9 +62,7 @@ describe.each([
   test('reads bytes in their order, repeated fields included, and says which of several streams they are of', async () => {
     const [first, second] = [freshStream(), freshStream()]
     const api = apiOf(clients.get(name)!, first, { streams: [first, second] })
-    expect(await api.ensureGroup(first, 0)).toBe('made')
-    expect(await api.ensureGroup(second, 0)).toBe('made')
-    expect(await api.ensureGroup(second, 0)).toBe('there')
+    for (const stream of [first, second, second]) await api.ensureGroup(stream)
     await redis.xadd(first, '*', 'a', BINARY, 'b', '1', 'a', '2')
     await redis.xadd(second, '*', 'c', '3')
     const entries = await api.read([first, second], READ)
@@ -83,7 +81,7 @@ describe.each([
   test('acks, renews, parks and gives back its own entries, and never those of another consumer', async () => {
     const stream = freshStream()
     const api = apiOf(clients.get(name)!, stream)
-    await api.ensureGroup(stream, 0)
+    await api.ensureGroup(stream)
     const [mine = '', other = ''] = await send(redis, stream, ['mine', 'other'])
     await api.read([stream], READ)
     await redis.xclaim(stream, 'billing', 'two', 0, other)
@@ -109,7 +107,7 @@ describe.each([
 test('a renewal neither raises the delivery count nor lets another consumer claim the entry', async () => {
   const stream = freshStream()
   const [one, two] = [apiOf(redis, stream), apiOf(redis, stream, { consumerName: 'two' })]
-  await one.ensureGroup(stream, 0)
+  await one.ensureGroup(stream)
   const [id = ''] = await send(redis, stream, ['a'])
   await one.read([stream], READ)
   await abandon(stream, id, 'one')
@@ -122,7 +120,7 @@ test('a renewal neither raises the delivery count nor lets another consumer clai
 test('an abandoned entry, and one that was given back, goes to whoever looks, and counts as delivered again', async () => {
   const stream = freshStream()
   const [one, two] = [apiOf(redis, stream), apiOf(redis, stream, { consumerName: 'two' })]
-  await one.ensureGroup(stream, 0)
+  await one.ensureGroup(stream)
   const ids = await send(redis, stream, ['a', 'b', 'c'])
   await one.read([stream], READ)
   await abandon(stream, ids[0]!, 'one')
@@ -138,7 +136,7 @@ test('an abandoned entry, and one that was given back, goes to whoever looks, an
 test('a parked entry is claimed when it is due, not before, and by one consumer', async () => {
   const stream = freshStream()
   const [one, two] = [apiOf(redis, stream), apiOf(redis, stream, { consumerName: 'two' })]
-  await one.ensureGroup(stream, 0)
+  await one.ensureGroup(stream)
   const [later = '', now = ''] = await send(redis, stream, ['later', 'now'])
   await one.read([stream], READ)
   await one.park(stream, { id: later, afterMs: 60_000, deliveryCount: 1 })
@@ -154,7 +152,7 @@ test('a parked entry is claimed when it is due, not before, and by one consumer'
 test('entries that were trimmed while they were pending or parked are told', async () => {
   const stream = freshStream()
   const api = apiOf(redis, stream)
-  await api.ensureGroup(stream, 0)
+  await api.ensureGroup(stream)
   const ids = await send(redis, stream, ['pending', 'parked'])
   await api.read([stream], READ)
   await api.park(stream, { id: ids[1]!, afterMs: 0, deliveryCount: 1 })
@@ -169,7 +167,7 @@ test('a dead letter is added and its entry acked in one step, and the entry of a
   const stream = freshStream()
   const dead = `{${stream}}.dead`
   const api = apiOf(redis, stream)
-  await api.ensureGroup(stream, 0)
+  await api.ensureGroup(stream)
   const [mine = '', other = ''] = await send(redis, stream, ['mine', 'other'])
   await api.read([stream], READ)
   await redis.xclaim(stream, 'billing', 'two', 0, other)
@@ -187,7 +185,7 @@ test('a dead letter is added and its entry acked in one step, and the entry of a
 test('names without pending entries are removed when they were idle, others never', async () => {
   const stream = freshStream()
   const [one, two] = [apiOf(redis, stream), apiOf(redis, stream, { consumerName: 'two' })]
-  await one.ensureGroup(stream, 0)
+  await one.ensureGroup(stream)
   await send(redis, stream, ['a'])
   await one.read([stream], READ)
   await two.read([stream], { count: 1, blockMs: 1 })
@@ -202,15 +200,4 @@ test('names without pending entries are removed when they were idle, others neve
   await one.close()
   expect(await namesOf()).toEqual(['one'])
   await two.close()
-})
-
-test('with `keepEntries` a missing group is not created before entries that the guard has forgotten', async () => {
-  const stream = freshStream()
-  await redis.xadd(stream, '5-1', 'payload', 'old')
-  const keeping = apiOf(redis, stream, { keepEntries: true })
-  expect(await keeping.ensureGroup(stream, 1_000)).toBe('old')
-  expect(await keeping.ensureGroup(stream, 5)).toBe('made')
-  await redis.xgroup('DESTROY', stream, 'billing')
-  const deleting = apiOf(redis, stream)
-  expect(await deleting.ensureGroup(stream, 1_000)).toBe('made')
 })

@@ -2,9 +2,10 @@ import { ConfigurationError } from '@onceward/core'
 import { memoryInbox } from '@onceward/core/memory'
 import { redis as redisServer, type Server, until } from '@onceward/testing'
 import { guardOf } from '@onceward/testing/adapter'
+import { silent } from '@onceward/testing/conformance'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { depth, freshStream, send } from './fixtures/streams.ts'
+import { apiOf, depth, freshStream, send } from './fixtures/streams.ts'
 import { type StreamReply, streamMessage, wrapStream } from './index.ts'
 
 let server: Server<{ readonly url: string }>
@@ -61,6 +62,32 @@ test('a loop of its own hands over what it reads, and the wrap runs what was par
   await handle(null)
   await handle.consumption.drain()
   expect(handle.consumption.health()).toMatchObject({ state: 'stopped', inFlight: 0 })
+})
+
+// Red when a look takes ten entries and then waits for a second, or drops a trimmed one without a word.
+test('what was parked runs at the pace of the handlers, and what was trimmed meanwhile is told', async () => {
+  const stream = freshStream()
+  const api = apiOf(redis, stream)
+  await api.ensureGroup(stream)
+  const keys = Array.from({ length: 400 }, (_, n) => `k-${n}`)
+  const ids = await send(redis, stream, keys)
+  await api.read([stream], { count: 400, blockMs: 1 })
+  await Promise.all(ids.map((id) => api.park(stream, { id, afterMs: 0, deliveryCount: 1 })))
+  await redis.xdel(stream, ids[0]!)
+  const gone: unknown[] = []
+  const logger = { ...silent, error: (fields: { id: string }) => void gone.push(fields.id) }
+  const runs: string[] = []
+  const handle = wrapStream(
+    redis,
+    guardOf((event) => void runs.push(event.payload.key), { logger: logger as never }),
+    { stream, group, consumerName: 'one' },
+  )
+  await until(async () => (await depth(redis, stream, group)).every((count) => count === 0), {
+    deadlineMs: 15_000,
+  })
+  expect([runs.length, gone]).toEqual([399, [ids[0]]])
+  await handle.consumption.drain()
+  await api.close()
 })
 
 test('what is handed over after a drain can be claimed by others at once', async () => {

@@ -2,11 +2,12 @@ import { ConfigurationError, type WrappedConsumption } from '@onceward/core'
 import {
   type Guard,
   type GuardPort,
+  pauseOf,
   portOf,
   registerPublisher,
   wrapMessages,
 } from '@onceward/core/adapter'
-import type { ClaimedEntry, StreamApi, StreamClient, StreamEntry } from './client.ts'
+import type { ClaimedEntry, StreamClient, StreamEntry } from './client.ts'
 import { connectionOf } from './clients/connection.ts'
 import { createStreamApi } from './clients/stream-api.ts'
 import { createAccept, entriesOf, type StreamReply } from './delivery.ts'
@@ -17,6 +18,7 @@ import {
   type Settings,
   type WrapStreamOptions,
 } from './options.ts'
+import { Claims } from './pending.ts'
 import { createSettleContext, settle } from './settle.ts'
 
 /** What {@link wrapStream} returns: takes what XREADGROUP answered, and resolves when all of it is settled. */
@@ -27,7 +29,7 @@ export interface WrappedStream {
 
 /** Parked entries that are due, and entries of others, are looked for this often. */
 const LOOK_MS = 1_000
-/** Entries that one look takes. */
+/** Entries that one look takes at least. */
 const LOOK_ENTRIES = 10
 
 /**
@@ -35,7 +37,8 @@ const LOOK_ENTRIES = 10
  *
  * The same engine as `consumeStream`: entries are renewed while they are worked on, acked, parked or sent to the
  * dead-letter stream when their settlement is stored. The answer resolves after that. Entries that were parked, and those
- * of consumers that died, are claimed and run by the wrap itself, once a second.
+ * of consumers that died, are claimed and run by the wrap itself: it looks once a second, and at once as long as there are
+ * more.
  *
  * A wrapped loop does not stop reading while the store is down, recover from errors of the read, create the group, or
  * check the streams at start. `consumeStream` does all that.
@@ -87,7 +90,9 @@ export function wrapStream(
       await api.close()
     },
   })
-  const stopLooking = lookAround({ port, api, settings, handle })
+  const { runtime, logger } = port
+  const claims = new Claims({ api, settings, runtime, logger })
+  const stopLooking = lookAround({ port, claims, settings, handle })
   const wrapped = async (reply: StreamReply | undefined): Promise<void> => {
     if (typeof (reply ?? {}) !== 'object') throw notAReply()
     await handle(entriesOf(reply))
@@ -97,26 +102,34 @@ export function wrapStream(
 
 interface Looking {
   readonly port: GuardPort
-  readonly api: StreamApi
+  readonly claims: Claims
   readonly settings: Settings
   readonly handle: (entries: readonly ClaimedEntry[]) => Promise<void>
 }
 
 /** Runs what no read brings. The answer ends it. */
-function lookAround({ port, api, settings, handle }: Looking): () => void {
+function lookAround({ port, claims, settings, handle }: Looking): () => void {
   const { runtime, logger } = port
-  const cursors = new Map<string, string>()
+  const { concurrency, transaction } = port.settings
+  const count =
+    transaction === 'batch' ? settings.batchSize : Math.max(LOOK_ENTRIES, 2 * concurrency)
   let cancel: () => void = () => undefined
   let isOver = false
-  const claim = async (stream: string): Promise<void> => {
-    const cursor = cursors.get(stream) ?? '0-0'
-    const claimed = await api.claim({ stream, cursor, count: LOOK_ENTRIES })
-    cursors.set(stream, claimed.cursor)
-    if (claimed.entries.length > 0) await handle(claimed.entries)
+  /** Whether there may be more. */
+  const claim = async (stream: string): Promise<boolean> => {
+    const { entries, isMore } = await claims.take(stream, count)
+    if (entries.length > 0) await handle(entries)
+    return isMore
   }
   const look = async (): Promise<void> => {
     try {
-      for (const stream of settings.streams) await claim(stream)
+      let left = settings.streams
+      while (left.length > 0 && !isOver) {
+        const more: string[] = []
+        for (const stream of left) if (await claim(stream)) more.push(stream)
+        // While the store is down every entry that is claimed is parked again.
+        left = pauseOf(port) === undefined ? more : []
+      }
     } catch (error) {
       const fields = { queue: settings.queue, reason: classifyError(error).text }
       logger.warn(fields, 'parked and abandoned entries could not be claimed; this is tried again')

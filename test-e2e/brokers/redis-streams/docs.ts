@@ -71,7 +71,7 @@ const OWN: Docs<OwnOption<ConsumeStreamOptions>> = {
     default: `\`${DEFAULTS.keepEntries}\``,
     meaning: 'Whether settled entries stay in the stream. Your own XADD must then trim it.',
     reason:
-      'The default deletes an entry with its ack, so nothing has to be trimmed. With several groups it must be `true`, and a start without it is refused.',
+      'The default deletes an entry with its ack, so nothing has to be trimmed. With several groups it must be `true`, and a start without it is refused. If the group is missing and the stream has entries already, it must be given.',
   },
 }
 

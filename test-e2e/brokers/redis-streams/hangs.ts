@@ -51,7 +51,7 @@ async function startSubject(parts: SubjectParts<StreamQueue>): Promise<Subject> 
   const { url, stream, dead, claimIdleMs } = queue.source
   const letters = clientOf(url, links?.publish)
   const client = publishingBy(letters, clientOf(url, links?.broker))
-  const options = { stream, deadLetter: { stream: dead }, claimIdleMs }
+  const options = { stream, deadLetter: { stream: dead }, claimIdleMs, keepEntries: false }
   if (!isWrapped) {
     const consumption = await consumeStream(client, guard, { ...options, drainMs: DRAIN_MS })
     return {

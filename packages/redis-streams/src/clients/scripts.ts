@@ -16,10 +16,18 @@ local function now()
   local time = redis.call('TIME')
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
+local function other_groups()
+  local names = {}
+  for _, each in ipairs(redis.call('XINFO', 'GROUPS', stream)) do
+    if each[2] ~= group then names[#names + 1] = each[2] end
+  end
+  return names
+end
+-- A group that came after the start of this consumer may not have got the entries yet.
 local function ack(ids, keep)
   if #ids == 0 then return end
   redis.call('XACK', stream, group, unpack(ids))
-  if keep == '0' then redis.call('XDEL', stream, unpack(ids)) end
+  if keep == '0' and #other_groups() == 0 then redis.call('XDEL', stream, unpack(ids)) end
 end
 `
 
@@ -27,6 +35,11 @@ end
 const NOBODY = 'onceward:returned'
 /** Longer than any \`claimIdleMs\`: whoever looks next takes the entry. */
 const LONG_IDLE_MS = 172_800_000
+
+/** Another consumer that used the group within this time uses it still. */
+const RECENT_MS = 30_000
+/** Steps through the pending list in one call. Each looks at ten times the entries that it may take. */
+const CLAIM_STEPS = 10
 
 const BODIES: Readonly<Record<ScriptName, string>> = {
   ack: `
@@ -67,21 +80,24 @@ return {}`,
   claim: `
 local least, count, cursor = ARGV[3], tonumber(ARGV[4]), ARGV[5]
 local taken, gone = {}, {}
-for _, member in ipairs(redis.call('ZRANGEBYSCORE', parked, '-inf', now(), 'LIMIT', 0, count)) do
-  local id, times = string.match(member, '^(%S+) (%d+)$')
-  times = times + 1
-  local entry = redis.call('XCLAIM', stream, group, me, 0, id, 'RETRYCOUNT', times, 'FORCE')[1]
-  if entry then taken[#taken + 1] = { entry[1], entry[2], times }
-  else gone[#gone + 1] = id end
-  redis.call('ZREM', parked, member)
-end
-if #taken < count then
+-- What a dead consumer had ends, what is parked may not. A step of XAUTOCLAIM looks at few entries.
+for _ = 1, ${CLAIM_STEPS} do
   local idle = redis.call('XAUTOCLAIM', stream, group, me, least, cursor, 'COUNT', count - #taken)
   cursor = idle[1]
   for _, entry in ipairs(idle[2]) do
     taken[#taken + 1] = { entry[1], entry[2], owned(entry[1])[4] }
   end
   for _, id in ipairs(idle[3] or {}) do gone[#gone + 1] = id end
+  if #taken >= count or cursor == '0-0' then break end
+end
+if #taken == count then return { cursor, taken, gone } end
+for _, member in ipairs(redis.call('ZRANGEBYSCORE', parked, '-inf', now(), 'LIMIT', 0, count - #taken)) do
+  local id, times = string.match(member, '^(%S+) (%d+)$')
+  times = times + 1
+  local entry = redis.call('XCLAIM', stream, group, me, 0, id, 'RETRYCOUNT', times, 'FORCE')[1]
+  if entry then taken[#taken + 1] = { entry[1], entry[2], times }
+  else gone[#gone + 1] = id end
+  redis.call('ZREM', parked, member)
 end
 return { cursor, taken, gone }`,
   // The third key is the stream that gets the entry.
@@ -94,14 +110,11 @@ return {}`,
   ensureGroup: `
 if redis.call('EXISTS', stream) == 1 then
   for _, each in ipairs(redis.call('XINFO', 'GROUPS', stream)) do
-    if each[2] == group then return { 'there' } end
-  end
-  if ARGV[3] ~= '' then
-    if #redis.call('XRANGE', stream, '-', '(' .. ARGV[3], 'COUNT', 1) > 0 then return { 'old' } end
+    if each[2] == group then return {} end
   end
 end
 redis.call('XGROUP', 'CREATE', stream, group, '0', 'MKSTREAM')
-return { 'made' }`,
+return {}`,
   removeConsumers: `
 for _, each in ipairs(redis.call('XINFO', 'CONSUMERS', stream, group)) do
   local name, pending, idle = each[2], each[4], each[6]
@@ -115,6 +128,26 @@ for _, each in ipairs(redis.call('XINFO', 'CONSUMERS', stream, group)) do
   if each[2] == me and each[4] == 0 then redis.call('XGROUP', 'DELCONSUMER', stream, group, me) end
 end
 return {}`,
+  // The third key is the list of consumers. What was delivered and is still in the stream must be pending or parked.
+  neighbours: `
+if redis.call('EXISTS', stream) == 0 then return { {}, {}, false } end
+local consumer, time = ARGV[4], now()
+redis.call('ZADD', KEYS[3], time, consumer)
+local names = {}
+for _, each in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], time - ${RECENT_MS}, '+inf')) do
+  if each ~= consumer then names[#names + 1] = each end
+end
+local others = other_groups()
+if ARGV[3] ~= '0' or #others > 0 then return { others, names, false } end
+local adrift, waiting = false, redis.pcall('ZCARD', parked)
+if type(waiting) ~= 'number' then return { others, names, false } end
+for _, each in ipairs(redis.call('XINFO', 'GROUPS', stream)) do
+  local lag = each[12]
+  if each[2] == group and lag then
+    adrift = redis.call('XINFO', 'STREAM', stream)[2] - lag - each[6] - waiting
+  end
+end
+return { others, names, adrift }`,
   facts: `
 local info = redis.pcall('INFO')
 if type(info) == 'table' then info = false end
@@ -138,6 +171,7 @@ export type ScriptName =
   | 'removeConsumers'
   | 'leave'
   | 'facts'
+  | 'neighbours'
 
 export interface Script {
   readonly source: string

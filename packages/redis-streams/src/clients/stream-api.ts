@@ -6,6 +6,7 @@ import type {
   ClaimedEntry,
   ClaimRequest,
   Field,
+  Neighbours,
   Parking,
   StreamApi,
   StreamEntry,
@@ -28,7 +29,7 @@ const SCRIPT_ENTRIES = 100
 
 type ApiSettings = Pick<
   Settings,
-  'streams' | 'group' | 'consumerName' | 'claimIdleMs' | 'keepEntries'
+  'streams' | 'group' | 'consumer' | 'consumerName' | 'claimIdleMs' | 'keepEntries'
 >
 
 export function createStreamApi(
@@ -128,11 +129,8 @@ class StreamCalls implements StreamApi {
     if (original !== undefined) await this.ack(original.stream, [original.id])
   }
 
-  async ensureGroup(stream: string, oldestMs: number): Promise<'there' | 'made' | 'old'> {
-    const before = this.#settings.keepEntries ? `${Math.max(0, Math.floor(oldestMs))}-0` : ''
-    const [answer] = await this.#run(stream, { script: 'ensureGroup', args: [before] })
-    const text = String(answer)
-    return text === 'made' || text === 'old' ? text : 'there'
+  async ensureGroup(stream: string): Promise<void> {
+    await this.#run(stream, { script: 'ensureGroup', args: [] })
   }
 
   async removeConsumers(stream: string, idleMs: number): Promise<void> {
@@ -154,6 +152,20 @@ class StreamCalls implements StreamApi {
       groups: listOf(groups).map((each) => mapOf(listOf(each))),
       oldestPending: oldest === null || oldest === undefined ? undefined : String(oldest),
       fsync,
+    }
+  }
+
+  async neighbours(stream: string): Promise<Neighbours> {
+    const { consumer, group } = this.#settings
+    const args = [this.#keep, consumer]
+    const others = [besideKey('consumers', stream, group)]
+    const [groups, consumers, adrift] = await this.#run(stream, {
+      ...{ script: 'neighbours', args, others },
+    })
+    return {
+      groups: listOf(groups).map(String),
+      consumers: listOf(consumers).map(String),
+      adrift: typeof adrift === 'number' ? adrift : undefined,
     }
   }
 
@@ -190,7 +202,7 @@ class StreamCalls implements StreamApi {
     const { script, args, others = [], budgetMs } = run
     const { group, consumerName } = this.#settings
     const { sha, source } = SCRIPTS[script]
-    const keys = [stream, parkedKey(stream, group), ...others]
+    const keys = [stream, besideKey('parked', stream, group), ...others]
     const rest = [String(keys.length), ...keys, group, consumerName, ...args]
     const call = (way: string, text: string) => this.#connection.call(stream, [way, text, ...rest])
     const calling = call('EVALSHA', sha).catch((error: unknown) => {
@@ -223,9 +235,9 @@ const ALONE =
   'Give a client on which nothing else opens a transaction (MULTI), and check for a proxy that changes answers.'
 
 /** In the same slot as the stream: what is in braces decides, if anything is. */
-export function parkedKey(stream: string, group: string): string {
+function besideKey(what: 'parked' | 'consumers', stream: string, group: string): string {
   const tagged = /^[^{]*\{[^}]+\}/.test(stream) ? stream : `{${stream}}`
-  return `${tagged}:onceward:parked:${group}`
+  return `${tagged}:onceward:${what}:${group}`
 }
 
 const textOf = (error: unknown): string => (isError(error) ? error.message : '')
