@@ -92,7 +92,10 @@ export interface StreamApi {
   ): Promise<readonly StreamEntry[]>
   /** Entries that their owner has not renewed, then parked ones that are due. */
   claim(request: ClaimRequest): Promise<Claimed>
-  /** Answers the ids that this consumer no longer owns. So do the following ones, which change only its own entries. */
+  /**
+   * Answers the ids that another consumer owns now, and those of entries that are gone. The following ones answer the ids
+   * that this consumer no longer owns. All of them change only its own entries.
+   */
   renew(stream: string, ids: readonly string[]): Promise<readonly string[]>
   ack(stream: string, ids: readonly string[]): Promise<readonly string[]>
   /** Lets others claim the entries at once. */

@@ -54,7 +54,10 @@ export interface StreamOptions {
    * @defaultValue `'payload'`
    */
   readonly bodyField?: string | undefined
-  /** The field that is the ordering key: entries with the same value run in their order within a process. */
+  /**
+   * The field that is the ordering key: entries with the same value run one at a time in each process, in their order. One
+   * that is deferred does not hold back later ones.
+   */
   readonly orderingField?: string | undefined
   /**
    * Keeps settled entries in the stream, for other groups, readers by XREAD, or to read them again. Your own XADD must then

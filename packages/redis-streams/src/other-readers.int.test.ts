@@ -114,6 +114,25 @@ test('guards of different consumers that share a group are told, each of them', 
   }
 })
 
+// Red when a renewal takes an entry that nobody owns for another consumer's: it is dropped here, and no group delivers it.
+test('an entry in hand runs, although its consumer was deleted with it', async () => {
+  const stream = freshStream()
+  const runs: number[] = []
+  const guard = guardOf(
+    (event) => {
+      runs.push(event.attempt)
+      if (event.attempt === 1) throw new Error('not yet')
+    },
+    { retry: { baseMs: 4_000 } },
+  )
+  const options = { stream, consumerName: 'one', claimIdleMs: 1_000, ...fast }
+  await using _ = await consumeStream(redis, guard, options)
+  await send(redis, stream, ['a'])
+  await until(() => runs.length === 1)
+  await redis.xgroup('DELCONSUMER', stream, 'billing', 'one')
+  await until(() => runs.length === 2, { deadlineMs: 15_000 })
+})
+
 test('entries whose consumer was deleted with them are told, and no others', async () => {
   const stream = freshStream()
   const [one, two] = [apiOf(redis, stream), apiOf(redis, stream, { consumerName: 'two' })]

@@ -112,8 +112,8 @@ function ack(context: SettleContext, received: Received): MaybeAsync<SettleAnswe
   )
 }
 
-/** The event is recorded, so its new owner acks the entry as a copy. */
-const LOST = 'another consumer owns the entry'
+/** The event is recorded, so its new owner, if it has one, acks the entry as a copy. */
+const LOST = 'this consumer no longer owns the entry'
 
 /** Doubles the wait each time an event is still running elsewhere. */
 function longerMs({ runtime }: SettleContext, { rounds }: Received, waitMs: number): number {

@@ -64,7 +64,8 @@ const OWN: Docs<OwnOption<ConsumeStreamOptions>> = {
   orderingField: {
     type: 'string',
     meaning: 'The field whose value is the ordering key.',
-    reason: 'None by default: a stream has no keys. Order is kept within a process.',
+    reason:
+      'None by default: a stream has no keys. Order is kept within a process, and a deferred entry does not hold back later ones.',
   },
   keepEntries: {
     type: 'boolean',

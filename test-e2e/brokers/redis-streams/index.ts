@@ -42,7 +42,7 @@ export const redisStreams: BrokerDefinition = {
     quickStart: 'redis-streams-pg',
     guarded: ['redis-streams-wrap'],
     unguarded: ['redis-streams-before'],
-    ownLines: /redis|stream/i,
+    ownLines: /redis|stream|keepEntries/i,
     haveOwnQueues: true,
     start: async () => (await import('./samples.ts')).startSamples(),
   },

@@ -50,11 +50,15 @@ for i = 4, #ARGV do
 end
 ack(mine, ARGV[3])
 return lost`,
+  // What nobody owns was lost with the name of this consumer (DELCONSUMER), and only this process still has it.
   renew: `
 local mine, lost = {}, {}
 for i = 3, #ARGV do
-  local list = owned(ARGV[i]) and mine or lost
-  list[#list + 1] = ARGV[i]
+  local id = ARGV[i]
+  if owned(id) then mine[#mine + 1] = id
+  elseif redis.call('XPENDING', stream, group, id, id, 1)[1] or not redis.call('XRANGE', stream, id, id)[1] then
+    lost[#lost + 1] = id
+  end
 end
 if #mine > 0 then
   mine[#mine + 1] = 'JUSTID'
@@ -133,6 +137,7 @@ return {}`,
 if redis.call('EXISTS', stream) == 0 then return { {}, {}, false } end
 local consumer, time = ARGV[4], now()
 redis.call('ZADD', KEYS[3], time, consumer)
+redis.pcall('PEXPIRE', KEYS[3], ${2 * RECENT_MS})
 local names = {}
 for _, each in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], time - ${RECENT_MS}, '+inf')) do
   if each ~= consumer then names[#names + 1] = each end
