@@ -16,13 +16,16 @@ const position = (number: number, offset: number) => ({
 const turns = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
 
 /** The test plays librdkafka. */
-async function connected(given: Partial<PulledEvents> = {}) {
+async function connected(
+  given: Partial<PulledEvents> = {},
+  own: Readonly<Record<string, unknown>> = {},
+) {
   const { port } = handMadeGuard()
   const calls: string[] = []
   const commits: (readonly RdPartition[])[] = []
   const pauses: string[] = []
   const consuming: Callback<readonly RdMessage[]>[] = []
-  const state = { isLost: false, isConnected: true }
+  const state = { isLost: false, isConnected: true, refusal: null as object | null }
   let config: RdConfig = {}
   const note = (name: string, parts: readonly RdPartition[] = []): void => {
     const shown = parts.map((each) => `${each.partition}@${each.offset ?? ''}`)
@@ -52,7 +55,7 @@ async function connected(given: Partial<PulledEvents> = {}) {
     resume = (parts: readonly RdPartition[]) => void pauses.push(`resume ${parts[0]?.partition}`)
     commitCb = (parts: readonly RdPartition[], done: Callback) => {
       commits.push(parts)
-      done(null)
+      done(state.refusal)
     }
   }
   const events: PulledEvents = {
@@ -67,7 +70,7 @@ async function connected(given: Partial<PulledEvents> = {}) {
   const settings = resolveConsumerSettings({ topics: ['orders'] }, port.settings)
   const rdkafka = { KafkaConsumer, AdminClient: { createFrom: () => ({}) } } as never
   const consumer = new ConfluentConsumer(
-    { config: { 'bootstrap.servers': 'x' }, rdkafka },
+    { config: { 'bootstrap.servers': 'x', ...own }, rdkafka },
     { port, settings, onRunnable: () => undefined, onJoined: () => undefined },
     events,
   )
@@ -211,6 +214,31 @@ describe('the consumer of confluent', () => {
     await fail(-150)
     expect(calls).toEqual([expect.stringMatching(/^ended/)])
     await expect(consumer.fetch(10)).rejects.toThrow()
+  })
+
+  // Red when what ends a member depends on what it hears first: one was retried, the other ended for good.
+  test.each([
+    ['classic', 'FENCED_INSTANCE_ID'],
+    ['consumer', 'UNRELEASED_INSTANCE_ID'],
+  ])('a static id of two members ends one of them by one error: %s', async (protocol, type) => {
+    const own = { 'group.instance.id': 'one', 'group.protocol': protocol }
+    const fetched = await connected({}, own)
+    const fetching = fetched.consumer.fetch(10).catch((error: unknown) => error)
+    await turns()
+    fetched.consuming.shift()?.({ code: -150, message: 'Local: Fatal error' }, [])
+    fetched.consumer.resume([])
+    await turns()
+    expect(fetched.calls).toEqual([`ended ${type}`])
+    await expect(fetched.consumer.fetch(10)).rejects.toThrow('the same `group.instance.id` (one)')
+    fetched.consuming.shift()?.(null, [])
+    await fetching
+
+    const committing = await connected({}, own)
+    await committing.rebalance(ASSIGN, 0)
+    committing.state.refusal = { code: 82, message: 'fenced' }
+    const refused = committing.consumer.commit([position(0, 6)])
+    await expect(refused).rejects.toMatchObject({ type: 'REBALANCE_IN_PROGRESS' })
+    expect(committing.calls.at(-1)).toBe(`ended ${type}`)
   })
 
   // Red when the disconnect is called at once: librdkafka is freed under the call, and the process crashes.

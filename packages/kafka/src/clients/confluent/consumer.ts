@@ -13,7 +13,13 @@ import type {
 import { CALL_MS, Cluster } from './cluster.ts'
 import { Commits } from './commits.ts'
 import { type ConfluentConfig, consumerConfig } from './config.ts'
-import { type ConfluentError, confluentError, notAMember, notAnswered } from './errors.ts'
+import {
+  type ConfluentError,
+  confluentError,
+  fatalError,
+  notAMember,
+  notAnswered,
+} from './errors.ts'
 import { KeptRecords } from './kept-records.ts'
 import {
   answerOf,
@@ -208,8 +214,9 @@ export class ConfluentConsumer implements PulledConsumer {
       this.#answered()
     } catch (error) {
       const failure = confluentError(error)
-      if (failure.isFatal) this.#over(failure)
-      throw failure
+      if (!failure.isFatal) throw failure
+      this.#over(failure)
+      throw notAMember()
     }
   }
 
@@ -403,8 +410,8 @@ export class ConfluentConsumer implements PulledConsumer {
 
   #over(error: ConfluentError): void {
     if (this.#end !== undefined || this.#isClosing) return
-    this.#end = error
-    this.#events.onEnded(error)
+    this.#end = fatalError(error, this.#config)
+    this.#events.onEnded(this.#end)
   }
 
   /** One after the other: no assignment or seek while records are fetched. */

@@ -1,3 +1,5 @@
+import type { RdConfig } from './rdkafka.ts'
+
 /** What the protocol calls an error, or the error of the protocol that means the same. `classifyError` knows them. */
 const NAME_OF_CODE: Readonly<Record<number, string>> = {
   3: 'UNKNOWN_TOPIC_OR_PARTITION',
@@ -26,6 +28,7 @@ const NAME_OF_CODE: Readonly<Record<number, string>> = {
   58: 'SASL_AUTHENTICATION_FAILED',
   82: 'FENCED_INSTANCE_ID',
   110: 'FENCED_MEMBER_EPOCH',
+  111: 'UNRELEASED_INSTANCE_ID',
   112: 'UNSUPPORTED_ASSIGNOR',
   113: 'STALE_MEMBER_EPOCH',
   // librdkafka's own.
@@ -45,6 +48,8 @@ const NAME_OF_CODE: Readonly<Record<number, string>> = {
 }
 
 const FATAL = -150
+const FENCED = 82
+const UNRELEASED = 111
 
 /** Of events, which come as text without a code. */
 const CODE_OF_TEXT: readonly (readonly [RegExp, number])[] = [
@@ -87,6 +92,21 @@ const codeOf = (text: string): number =>
 /** What a native call throws or answers, as {@link ConfluentError}. */
 export const confluentError = (error: unknown): ConfluentError =>
   error instanceof ConfluentError ? error : new ConfluentError(error)
+
+/**
+ * librdkafka says of a fatal error only that it is one, or the broker's refusal of a commit comes first. A static member has
+ * one if another member has its id. In the classic protocol the newer one has taken the place in the group: if the other
+ * one came back, each would end the other without end. In the protocol of KIP-848 the older one keeps its place.
+ */
+export function fatalError(error: ConfluentError, config: RdConfig): ConfluentError {
+  const id = config['group.instance.id']
+  if (!error.isFatal || typeof id !== 'string' || id === '') return error
+  const isNewer = config['group.protocol'] === 'consumer'
+  const message = isNewer
+    ? `another member of the group has the same \`group.instance.id\` (${id}), or had it until less than a session ago. This one joins when it is gone. Give each member an id of its own`
+    : `another member has joined the group with the same \`group.instance.id\` (${id}). Give each member an id of its own`
+  return new ConfluentError({ message, code: isNewer ? UNRELEASED : FENCED })
+}
 
 /** Kafka refuses a commit of a member that is not in the group. */
 export const notAMember = (): ConfluentError =>

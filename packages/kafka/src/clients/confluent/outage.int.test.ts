@@ -51,21 +51,4 @@ describe.skipIf(skipped('kafka') || !isConfluentBuilt())('confluent during an ou
     await server.restart()
     await until(async () => (await topics.members(guard.consumer)) === 0)
   }, 180_000)
-
-  test('a member whose static id another one took ends and comes back', async () => {
-    const { topics } = kit
-    const topic = await topics.create(2)
-    const ran: string[] = []
-    const name = topics.name('billing')
-    const guard = () => billing(({ payload }) => void ran.push(payload.key), { consumer: name })
-    const own = { 'group.instance.id': 'one' }
-    await using first = await consumeKafka(client(own), guard(), { topics: [topic] })
-    {
-      await using _ = await consumeKafka(client(own), guard(), { topics: [topic] })
-      await until(() => first.health().state === 'recovering', { deadlineMs: 60_000 })
-    }
-    await topics.send(topic, ['later'])
-    await topics.caughtUp(name, topic)
-    expect(ran).toEqual(['later'])
-  }, 180_000)
 })

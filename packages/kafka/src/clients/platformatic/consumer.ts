@@ -21,6 +21,11 @@ type Own = ConsumerOptions<Bytes, Bytes, Bytes, Bytes>
 const EARLIEST = -2n
 const LATEST = -1n
 const NO_OFFSET = -1n
+/** So long it is said that another member has taken the place of this one. */
+const TAKEN_MS = 60_000
+
+const placeTaken = (id: string): string =>
+  `This member has lost its place in the group: another one has joined with the same \`groupInstanceId\` (${id}), or this one was silent for a session. Give each member an id of its own.`
 
 /** A consumer of `@platformatic/kafka`: its group, its requests, and positions of our own. */
 export class PlatformaticConsumer implements PulledConsumer {
@@ -35,6 +40,7 @@ export class PlatformaticConsumer implements PulledConsumer {
   /** The partitions as the group last said, and of which member. */
   #owned = new Map<string, Partition>()
   #memberId: string | undefined
+  #takenUntilMs = Number.NEGATIVE_INFINITY
   #assigning: Promise<void> = Promise.resolve()
   #isOver = false
 
@@ -62,8 +68,14 @@ export class PlatformaticConsumer implements PulledConsumer {
 
   get notice(): string | undefined {
     const { denied } = this.#fetches
-    if (denied.length === 0) return undefined
-    return `Topic '${denied.join("', '")}' waits: this client may not read it. Allow Read on the topic.`
+    const { groupInstanceId = '' } = this.#client
+    const isTaken = this.#options.port.runtime.monotonic() < this.#takenUntilMs
+    const notices = [
+      denied.length > 0 &&
+        `Topic '${denied.join("', '")}' waits: this client may not read it. Allow Read on the topic.`,
+      isTaken && placeTaken(groupInstanceId),
+    ]
+    return notices.filter((each) => typeof each === 'string').join(' ') || undefined
   }
 
   async connect(): Promise<void> {
@@ -227,6 +239,7 @@ export class PlatformaticConsumer implements PulledConsumer {
     const gone = [...this.#owned].filter(([name]) => isNewMember || !now.has(name))
     const came = [...now].filter(([name]) => isNewMember || !this.#owned.has(name))
     this.#memberId = memberId
+    if (isNewMember) this.#noteTaken()
     this.#owned = now
     const lost = gone.map(([, partition]) => partition)
     if (lost.length > 0) {
@@ -238,6 +251,20 @@ export class PlatformaticConsumer implements PulledConsumer {
     this.#assigning = this.#assigning
       .then(() => this.#events.onAssigned(partitions, isNewMember))
       .catch((error: unknown) => this.#end(error))
+  }
+
+  /** A static member keeps its id. The client joins again under another one, and takes the place back. */
+  #noteTaken(): void {
+    const { groupInstanceId } = this.#client
+    if (!groupInstanceId) return
+    const { logger, runtime } = this.#options.port
+    const nowMs = runtime.monotonic()
+    if (nowMs >= this.#takenUntilMs) {
+      const fields = { group: this.#options.settings.consumer.groupId, groupInstanceId }
+      const fix = 'give each member an id of its own'
+      logger.error({ ...fields, fix }, 'a static member has lost its place in the group')
+    }
+    this.#takenUntilMs = nowMs + TAKEN_MS
   }
 
   async #outOfRange({ topic, partition, offset }: Position): Promise<Position | undefined> {
