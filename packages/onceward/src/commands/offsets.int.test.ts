@@ -20,11 +20,10 @@ test('offsets are shown, and set to where an operator wants them', async () => {
   expect((await cli(['offsets', 'show'], at)).stdout).toMatch(
     /clicks +clicks +0 +120 +3,100-109 +g +c/,
   )
-  const reset = ['offsets', 'reset', '--consumer', 'clicks', '--topic', 'clicks', '--to']
-  expect(
-    await answer(['offsets', 'reset', ...reset.slice(2), '7', '--partition', '0'], at),
-  ).toEqual({
+  const reset = ['offsets', 'reset', '--consumer', 'clicks', '--topic', 'clicks']
+  expect(await answer([...reset, '--to', '7', '--partition', '0'], at)).toEqual({
     ...{ partitions: [0], to: 7 },
+    before: [{ partition: 0, nextOffset: 120, open: [3, 4, 100, 110] }],
   })
   const { partitions } = await answer<{ readonly partitions: readonly PartitionOffsets[] }>(
     ['offsets', 'show', '--consumer', 'clicks'],
@@ -37,5 +36,32 @@ test('offsets are shown, and set to where an operator wants them', async () => {
   // A waiting record would never run. A dead one stays on record.
   const { rows } = await at.pool.query('select state::text from onceward.processed_events')
   expect(rows).toEqual([{ state: 'x' }])
-  expect((await cli([...reset.slice(0, 5), 'none', '--to', '7'], at)).code).toBe(1)
+  const none = ['offsets', 'reset', '--consumer', 'clicks', '--topic', 'none']
+  expect((await cli([...none, '--to', '7', '--partition', '0'], at)).code).toBe(1)
+})
+
+// Red when a command without a partition sets all of them: their offsets mean other records.
+test('a reset says which partitions, what will run again and what will be skipped', async () => {
+  await using at = await operated()
+  await at.pool.query(`
+    insert into onceward.consumers (id, name, dedup_window_ms, fingerprint_rule) overriding system value values (77, 'clicks', 1, 0);
+    insert into onceward.kafka_offsets (partition_id, consumer_id, topic, partition, topic_id, cluster_id, group_id, next_offset, open_offsets)
+    values (gen_random_uuid(), 77, 'clicks', 0, 't', 'c', 'g', 1120, '{3,4,55,70}'), (gen_random_uuid(), 77, 'clicks', 1, 't', 'c', 'g', 50, '{}')`)
+  const reset = ['offsets', 'reset', '--consumer', 'clicks', '--topic', 'clicks', '--to', '60']
+  const refused = [reset, [...reset, '--all', '--partition', '0'], [...reset, '--all']]
+  for (const args of refused) {
+    expect(await cli(args, at)).toMatchObject({ code: 2, stdout: '' })
+  }
+  const { rows } = await at.pool.query('select generation from onceward.kafka_offsets')
+  expect(rows).toEqual([{ generation: 1 }, { generation: 1 }])
+  const { stderr } = await cli([...reset, '--all'], at)
+  const { stdout } = await cli([...reset, '--all', '--yes'], at)
+  for (const text of [stderr, stdout]) {
+    expect(text).toContain(
+      'Partition 0: records 60 to 1119 (1,060) will run again; of 3,55-59, those that have not ended will be skipped.\n' +
+        'Partition 1: records 50 to 59 (10) will be skipped.',
+    )
+  }
+  const again = await cli([...reset, '--partition', '1'], at)
+  expect(again.stdout).toContain('Partition 1: no record will run again or be skipped.')
 })

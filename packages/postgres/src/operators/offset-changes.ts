@@ -1,5 +1,4 @@
 import { inTransaction, type PoolLike } from '../client.ts'
-import { texts } from '../driver/rows.ts'
 import { quotedSchema } from '../statements/schema-name.ts'
 
 /** Which stored partitions. */
@@ -11,22 +10,32 @@ interface StoredPartitions {
   readonly partition?: number | undefined
 }
 
+/** A partition as it was before. */
+export interface ResetPartition {
+  readonly partition: number
+  /** Every record below it was done, except for the open ones. */
+  readonly nextOffset: number
+  /** Pairs: from the first offset to the one before the second. */
+  readonly open: readonly number[]
+}
+
 /**
  * Lets a consumer go on with another record of its partitions. From there on all records run, also those that have run
- * before, as other events. Members that run are fenced, and claim the partitions anew. Answers the partitions.
+ * before, as other events. Members that run are fenced, and claim the partitions anew. Answers what the partitions were before.
  *
  * The next member that claims a partition decides of which cluster, topic and group it is.
  */
 export function resetOffsets(
   pool: PoolLike,
   { consumer, partition, schema, topic, to }: StoredPartitions & { readonly to: number },
-): Promise<readonly number[]> {
+): Promise<readonly ResetPartition[]> {
   const quoted = quotedSchema(schema)
   const mine = `o.consumer_id = (select id from ${quoted}.consumers where name = $1::text) and o.topic = $2::text and ($3::text is null or o.partition = $3::text::integer)`
   return inTransaction(pool, async (client) => {
     const values = [consumer, topic, partition === undefined ? null : String(partition)]
     const locked = await client.query(
-      `select o.partition::text as answer, o.topic_id || '/' || o.partition || '/' || o.generation || '/' as key
+      `select json_build_object('partition', o.partition, 'nextOffset', o.next_offset, 'open', o.open_offsets)::text as answer,
+         o.topic_id || '/' || o.partition || '/' || o.generation || '/' as key
        from ${quoted}.kafka_offsets o where ${mine} order by o.partition_id for update`,
       values,
     )
@@ -52,6 +61,7 @@ export function resetOffsets(
        select session_user, 'reset-offsets', o.partition_id, o.consumer_id, $4::text from ${quoted}.kafka_offsets o where ${mine}`,
       [...values, `to ${to}`],
     )
-    return texts(locked).map(Number)
+    const before = locked.rows.map(({ answer }) => JSON.parse(String(answer)) as ResetPartition)
+    return before.toSorted((one, two) => one.partition - two.partition)
   })
 }
