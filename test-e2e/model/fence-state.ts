@@ -14,6 +14,10 @@ export interface FenceRules {
   readonly forgetsSettled: boolean
   /** The row of an exception decides whether it runs. */
   readonly looksAtRows: boolean
+  /** What is settled without a run of clean records, as marks and exceptions that have ended, is written to the row too. */
+  readonly closes: boolean
+  /** It is written up to the first record that is not settled. Otherwise up to the last one that is. */
+  readonly closesBelow: boolean
 }
 
 /** How often each fault may happen. */
@@ -31,6 +35,10 @@ export interface FenceFaults {
 }
 
 export const RECORDS = 3
+
+/** Offsets, as many as there are in the partition. */
+export const offsets = (): readonly number[] =>
+  Array.from({ length: RECORDS }, (_, offset) => offset)
 
 /** The row of the partition. */
 export interface Place {
@@ -70,6 +78,8 @@ export interface OpenTransaction {
 }
 
 export interface FenceState {
+  /** Offsets that have no record, as those of marks of transactions. */
+  readonly marks: readonly number[]
   readonly row: FenceRow
   readonly tx: OpenTransaction | undefined
   /** By generation and offset: d done, w waiting, x dead. */

@@ -5,6 +5,7 @@ import {
   type FenceRules,
   type FenceState,
   type Owner,
+  offsets,
   type Place,
   type PlaceRun,
   RECORDS,
@@ -12,14 +13,19 @@ import {
 
 type Steps = Step<FenceState>[]
 
-/** Two workers and one partition with three records. */
-export function fence(rules: FenceRules, faults: FenceFaults): Model<FenceState> {
+/** Two workers and one partition with three records, some of which may be marks. */
+export function fence(
+  rules: FenceRules,
+  faults: FenceFaults,
+  marks: readonly number[] = [],
+): Model<FenceState> {
   const none = Array.from({ length: RECORDS }, () => 0)
   return {
     initial: {
       row: { epoch: 0, generation: 0, next: 0, open: [] },
       ...{ tx: undefined, rows: [none.map(() => '-')], effects: [none] },
       ...{ workers: [undefined, undefined], assigned: undefined, committed: 0, left: faults },
+      marks,
     },
     next: (state) => [
       ...ofKafka(state, rules),
@@ -32,17 +38,19 @@ export function fence(rules: FenceRules, faults: FenceFaults): Model<FenceState>
     isEnd: ({ assigned, row, tx, workers }) => {
       const owner = assigned === undefined ? undefined : workers[assigned]
       const isIdle = owner !== undefined && owner.run === undefined && tx === undefined
-      return isIdle && row.next === RECORDS && owner.settled.length === RECORDS
+      const isClosed = row.next === RECORDS && row.open.length === 0
+      return isIdle && isClosed && owner.settled.length === RECORDS
     },
   }
 }
 
-function violation({ effects, row, rows }: FenceState): string | undefined {
+function violation({ effects, marks, row, rows }: FenceState): string | undefined {
   if (effects.flat().some((times) => times > 1)) return 'two effects'
   const states = rows[row.generation] ?? []
   const times = effects[row.generation] ?? []
   const isDone = (offset: number): boolean => offset < row.next && !row.open.includes(offset)
-  const isLost = (offset: number): boolean => times[offset] === 0 && states[offset] !== 'x'
+  const isLost = (offset: number): boolean =>
+    times[offset] === 0 && states[offset] !== 'x' && !marks.includes(offset)
   if ([...times.keys()].some((offset) => isDone(offset) && isLost(offset))) return 'skipped'
   return states.some((one, offset) => one === 'x' && times[offset] === 1)
     ? 'a dead record has an effect'
@@ -58,7 +66,7 @@ const spent = (left: FenceFaults, fault: keyof FenceFaults): FenceFaults => ({
 })
 
 function ofKafka(state: FenceState, rules: FenceRules): Steps {
-  const { assigned, left, row, tx, workers } = state
+  const { assigned, left, marks, row, tx, workers } = state
   const steps: Steps = []
   // The claim is an update: it waits for the transaction of another owner.
   if (tx === undefined) {
@@ -68,7 +76,7 @@ function ofKafka(state: FenceState, rules: FenceRules): Steps {
       if (!isFree && !isZombie) continue
       const claimed = { ...row, epoch: row.epoch + 1 }
       const from = rules.seeks ? Math.min(row.next, ...row.open) : state.committed
-      const owner: Owner = { ...claimed, settled: doneOf(row), from, run: undefined }
+      const owner: Owner = { ...claimed, settled: plus(doneOf(row), marks), from, run: undefined }
       const after = {
         ...state,
         row: claimed,
@@ -89,8 +97,6 @@ function ofKafka(state: FenceState, rules: FenceRules): Steps {
 
 const doneOf = ({ next, open }: Place): readonly number[] =>
   offsets().filter((offset) => offset < next && !open.includes(offset))
-
-const offsets = (): readonly number[] => Array.from({ length: RECORDS }, (_, offset) => offset)
 
 function reset(state: FenceState): Step<FenceState> {
   const { effects, left, row, rows } = state
@@ -155,7 +161,10 @@ function ofOwner(state: FenceState, rules: FenceRules, turn: Turn): Steps {
   if (run === undefined) {
     // Only an operator's reset needs it. Another owner is found at the next write.
     if (state.row.epoch !== owner.epoch) to('is restarted', undefined)
-    if (tx === undefined) begin(state, rules, { ...turn, to })
+    if (tx === undefined) {
+      begin(state, rules, { ...turn, to })
+      if (rules.closes) close(state, rules, { ...turn, to })
+    }
     byRow(state, rules, { ...turn, to })
   } else if (run.at === 'open') {
     const done = { ...owner, ...run.after, settled: plus(owner.settled, run.members) }
@@ -195,8 +204,8 @@ function begin(
   const first = Math.max(owner.next, owner.from)
   for (const members of [[first], [first, first + 1], [first + 1]]) {
     const last = members.at(-1) ?? first
-    if (last >= RECORDS) continue
-    const after = passing(rules, owner, members)
+    if (last >= RECORDS || members.some((offset) => state.marks.includes(offset))) continue
+    const after = passing(state, rules, owner, members)
     const run: PlaceRun = { at: 'open', members, old: owner.next, after }
     if (matches(state.row, rules, owner, owner.next)) {
       const { generation } = owner
@@ -206,13 +215,36 @@ function begin(
   }
 }
 
-function passing(rules: FenceRules, owner: Owner, members: readonly number[]): Place {
+function passing(
+  { marks }: FenceState,
+  rules: FenceRules,
+  owner: Owner,
+  members: readonly number[],
+): Place {
   const next = Math.max(...members) + 1
-  const waiting = offsets().filter(
-    (offset) => offset >= owner.next && offset < next && !members.includes(offset),
-  )
+  const others = minus(offsets(), plus(members, marks))
+  const waiting = others.filter((offset) => offset >= owner.next && offset < next)
   const before = rules.forgetsSettled ? minus(owner.open, owner.settled) : []
   return { next, open: plus(before, rules.keepsWaiting ? waiting : []) }
+}
+
+/** Up to the first record that is not settled, nothing has to be known any more. */
+function close(
+  { row }: FenceState,
+  rules: FenceRules,
+  { owner, to }: Turn & { readonly to: To },
+): void {
+  const { settled } = owner
+  const below = minus(offsets(), settled)[0] ?? RECORDS
+  const low = rules.closesBelow ? below : Math.max(...settled) + 1
+  const after = {
+    next: Math.max(owner.next, low),
+    open: owner.open.filter((offset) => offset >= low),
+  }
+  if (after.next === owner.next && after.open.length === owner.open.length) return
+  if (matches(row, rules, owner, owner.next)) {
+    to('writes what is settled', { ...owner, ...after }, { row: { ...row, ...after } })
+  } else to('is fenced', undefined)
 }
 
 /** The records of a run without an answer, or with a failure, get rows: unless the run was committed after all. */

@@ -109,16 +109,18 @@ const outboxes = (
 const FENCE: FenceRules = {
   ...{ epoch: true, comparesOld: true, seeks: true, exceptionsInside: true },
   ...{ keepsWaiting: true, forgetsSettled: true, looksAtRows: true },
+  ...{ closes: true, closesBelow: true },
 }
 
 const fences = (
   name: string,
-  faults: Partial<FenceFaults>,
+  { marks, ...faults }: Partial<FenceFaults> & { readonly marks?: readonly number[] },
   over: Partial<FenceRules> = {},
   rest: Partial<World> = {},
 ): World => {
   const none = { die: 0, zombie: 0, fail: 0, unknown: 0, ahead: 0, reset: 0 }
-  return world(`fence: ${name}`, fence({ ...FENCE, ...over }, { ...none, ...faults }), rest)
+  const rules = { ...FENCE, ...over }
+  return world(`fence: ${name}`, fence(rules, { ...none, ...faults }, marks), rest)
 }
 
 const STUCK = 'nothing but a fault leads on to an end'
@@ -197,6 +199,8 @@ export const WORLDS: readonly World[] = [
   fences('an unknown COMMIT', { zombie: 1, unknown: 1 }),
   fences("a group's offset that was moved ahead", { die: 1, fail: 1, ahead: 3 }),
   fences('a reset', { fail: 1, reset: 1 }),
+  fences('a mark at the end', { die: 1, zombie: 1, fail: 1, marks: [2] }),
+  fences('a mark in the middle', { die: 1, fail: 1, unknown: 1, marks: [1] }),
   fences(
     'every fault',
     { die: 1, zombie: 1, fail: 1, unknown: 1, reset: 1 },
@@ -214,6 +218,9 @@ export const WORLDS: readonly World[] = [
   ),
   fences('without keepsWaiting', {}, { keepsWaiting: false }, { breaks: SKIPPED }),
   fences('without forgetsSettled', { fail: 1 }, { forgetsSettled: false }, { breaks: SKIPPED }),
+  fences('without closes: a mark', { marks: [2] }, { closes: false }, { breaks: STUCK }),
+  fences('without closes: exceptions', { fail: 1 }, { closes: false }, { breaks: STUCK }),
+  fences('without closesBelow', { marks: [1] }, { closesBelow: false }, { breaks: SKIPPED }),
   fences('without looksAtRows', { zombie: 1 }, { looksAtRows: false }, { breaks: 'two effects' }),
   splits('every fault'),
   splits('without waitsForAll', { waitsForAll: false }, 'acked and lost'),

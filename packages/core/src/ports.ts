@@ -30,6 +30,7 @@ export type {
   OffsetStore,
   PartitionClaim,
   PartitionFence,
+  PartitionRefusal,
 } from './model/fence.ts'
 export type {
   Claim,

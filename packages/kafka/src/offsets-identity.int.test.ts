@@ -1,6 +1,6 @@
 // @module-tag nightly
 
-import { FatalError, type Handler, type Inbox } from '@onceward/core'
+import { type Consumption, FatalError, type Handler, type Inbox } from '@onceward/core'
 import { memoryInbox } from '@onceward/core/memory'
 import { until } from '@onceward/testing'
 import { guardOf, type Order } from '@onceward/testing/adapter'
@@ -30,13 +30,17 @@ function suite(name: string): void {
     }) as never
   let consumers = 0
 
-  /** Deletes all records but the last ones. Answers the oldest offset. */
+  const refused = (consumption: Consumption): Promise<true> =>
+    until(() => consumption.health().reason?.includes('offsets reset') === true)
+
+  /** Deletes all records but the last ones of each partition. Answers the oldest offset of the first. */
   async function keep(topic: string, last: number): Promise<number> {
-    const [end] = await kit.topics.admin.fetchTopicOffsets(topic)
-    const oldest = Number(end?.high) - last
-    const partitions = [{ partition: 0, offset: String(oldest) }]
+    const ends = await kit.topics.admin.fetchTopicOffsets(topic)
+    const partitions = ends.map(({ high, partition }) => ({
+      ...{ partition, offset: String(Number(high) - last) },
+    }))
     await kit.topics.admin.deleteTopicRecords({ topic, partitions })
-    return oldest
+    return Number(partitions.find(({ partition }) => partition === 0)?.offset)
   }
 
   /** Workers of one consumer, that share its inbox. */
@@ -63,15 +67,18 @@ function suite(name: string): void {
       consumeKafka(by, worker(), {
         ...{ topics: [topic], identity: 'offsets', ...options },
       })
-    /** Clients claim their partitions before or after the start. */
-    const ended = async (topic: string): Promise<void> => {
+    /** Why partitions of the topic are not read, although the consumption goes on. */
+    const refusal = async (topic: string): Promise<string> => {
       await using consumption = await start(topic)
-      await consumption.stopped
+      await refused(consumption)
+      return consumption.health().reason ?? ''
     }
+    const command = (topic: string, to: number): string =>
+      `npx onceward offsets reset --consumer ${consumer} --topic ${topic} --partition 0 --to ${to}`
     /** The producer of kafkajs may send records twice, and each of them runs then. */
     const done = (keys: number) => until(() => new Set(ran).size === keys)
     const once = (): void => expect(new Set(processed).size).toBe(processed.length)
-    return { consumer, done, ended, once, ran, start }
+    return { command, consumer, done, once, ran, refusal, start }
   }
 
   test('each record runs once, wherever the group says that it is', async () => {
@@ -117,14 +124,16 @@ function suite(name: string): void {
 
   test('a topic that was created again is refused', async () => {
     const topic = await kit.topics.create(1)
-    const { done, ended, ran, start } = setUp()
+    const { command, done, ran, refusal, start } = setUp()
     await kit.topics.send(topic, range(3))
     await using first = await start(topic)
     await done(3)
     await first.drain()
     await kit.topics.recreate(topic)
     await kit.topics.sendAfresh(topic, range(3))
-    await expect(ended(topic)).rejects.toThrow('deleted and created again')
+    const why = await refusal(topic)
+    expect(why).toContain('deleted and created again')
+    expect(why).toContain(command(topic, 0))
     expect(new Set(ran).size).toBe(3)
   })
 
@@ -169,21 +178,74 @@ function suite(name: string): void {
 
   test('records that retention has deleted before they ran are not passed', async () => {
     const topic = await kit.topics.create(1)
-    const { done, ended, ran, start } = setUp()
+    const { command, done, ran, refusal, start } = setUp()
     await kit.topics.send(topic, range(4))
     await using first = await start(topic)
     await done(4)
     await first.drain()
     await kit.topics.send(topic, range(4, 'unread'))
     const oldest = await keep(topic, 2)
-    await expect(ended(topic)).rejects.toThrow(`onceward offsets reset --to ${oldest}`)
+    expect(await refusal(topic)).toContain(command(topic, oldest))
     expect(new Set(ran).size).toBe(4)
+  })
+
+  // Red when only clean records move the stored offset on: nothing was lost, and no member may read the partition.
+  test('what no record is left of behind the last one is passed by the next owner', async () => {
+    const topic = await kit.topics.create(2)
+    let isSound = false
+    const { consumer, done, once, ran, start } = setUp(({ payload: { key } }) => {
+      if (!isSound && key === 'twice') throw new Error('not yet')
+      if (key === 'never') throw new FatalError('never')
+    })
+    await kit.topics.send(topic, ['one', 'twice', 'never'])
+    await using first = await start(topic)
+    await done(1)
+    isSound = true
+    await done(2)
+    await using transaction = await kit.topics.transaction(topic)
+    await transaction.send('two')
+    await transaction.commit()
+    await done(3)
+    await kit.topics.caughtUp(consumer, topic)
+    await keep(topic, 0)
+    await using second = await start(topic)
+    await first.drain()
+    await kit.topics.send(topic, ['three'])
+    await done(4)
+    expect(second.health().reason).toBeUndefined()
+    expect([...new Set(ran)].toSorted()).toEqual(['one', 'three', 'twice', 'two'])
+    once()
+  })
+
+  // Red when the refusal of one ends the consumption.
+  test('a partition that is refused holds back no other', async () => {
+    const topic = await kit.topics.create(2)
+    const { command, done, ran, start } = setUp()
+    await kit.topics.send(topic, ['there'], () => ({ partition: 0 }))
+    await kit.topics.send(topic, ['here'], () => ({ partition: 1 }))
+    await using first = await start(topic)
+    await done(2)
+    await first.drain()
+    await kit.topics.send(topic, range(3, 'unread'), () => ({ partition: 0 }))
+    await kit.topics.admin.deleteTopicRecords({
+      topic,
+      partitions: [{ partition: 0, offset: '2' }],
+    })
+    await using consumption = await start(topic)
+    await refused(consumption)
+    expect(consumption.health()).toMatchObject({
+      state: 'running',
+      reason: expect.stringContaining(command(topic, 2)),
+    })
+    await kit.topics.send(topic, ['next'], () => ({ partition: 1 }))
+    await done(3)
+    expect(ran.filter((key) => key.startsWith('unread'))).toEqual([])
   })
 
   test('nor while the consumer runs', async () => {
     const topic = await kit.topics.create(1)
     const gate = Promise.withResolvers<void>()
-    const { ran, start } = setUp(async ({ payload: { key } }) => {
+    const { command, ran, start } = setUp(async ({ payload: { key } }) => {
       if (key === 'slow') await gate.promise
     })
     const padding = 'x'.repeat(40_000)
@@ -202,7 +264,8 @@ function suite(name: string): void {
     })
     const oldest = await keep(topic, 10)
     gate.resolve()
-    await expect(consumption.stopped).rejects.toThrow(`onceward offsets reset --to ${oldest}`)
+    await refused(consumption)
+    expect(consumption.health().reason).toContain(command(topic, oldest))
     expect(ran).not.toContain('9-19')
   })
 

@@ -102,6 +102,35 @@ describe.skipIf(skipped('kafka'))("Kafka with identity: 'offsets'", () => {
     await worker.stop()
   })
 
+  // Red when a refusal ends the consumption, or only another start reads the partition again.
+  test('a partition that is refused goes on after a reset, and the others do not wait for it', async () => {
+    await using testbed = await open()
+    const first = testbed.spawn('worker')
+    await first.start()
+    const [before, after] = [orders(200, {}, 'before'), orders(200, {}, 'after')]
+    await testbed.send(before)
+    await effectsReach(testbed, before.length)
+    await first.stop()
+    const { rows } = await testbed.pool.query(`update onceward.kafka_offsets set topic_id = 'old'
+      where partition = 0 returning topic, next_offset::float8 as to`)
+    const [{ topic, to }] = rows
+    expect(to).toBeGreaterThan(0)
+
+    const second = testbed.spawn('worker')
+    await second.start()
+    await testbed.send(after)
+    const ofOthers = async (): Promise<boolean> => {
+      const query = 'select topic_id, next_offset > $1 as has_moved from onceward.kafka_offsets'
+      const found = await testbed.pool.query(query, [to])
+      return found.rows.every(({ has_moved, topic_id }) => has_moved !== (topic_id === 'old'))
+    }
+    await testbed.until(ofOthers, { what: 'records of the other partitions' })
+    await resetOffsets(testbed.pool, { consumer: 'orders', topic, partition: 0, to })
+    await effectsReach(testbed, before.length + after.length)
+    expect(await testbed.effects()).toEqual(onceEach([...before, ...after]))
+    await second.stop()
+  })
+
   test('a record that was clean stores nothing', async () => {
     await using testbed = await open()
     const worker = testbed.spawn('worker')

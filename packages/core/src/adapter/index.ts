@@ -46,6 +46,7 @@ export {
 } from '../support/adapter-registry.ts'
 export { consoleLogger } from '../support/default-logger.ts'
 export { outgoingHeaders } from '../support/outgoing-headers.ts'
+export { resetCommand } from '../support/reset-command.ts'
 export { isConnectionString, shown } from '../support/shown.ts'
 export {
   type ClientRule,

@@ -7,7 +7,12 @@ import { eventIdOf } from '../identity/event-id.ts'
 import type { Publish } from '../model/dead-letter.ts'
 import type { Delivery } from '../model/delivery.ts'
 import { ConfigurationError, describeError } from '../model/errors.ts'
-import type { FenceClaimAnswer, PartitionClaim, PartitionFence } from '../model/fence.ts'
+import type {
+  FenceClaimAnswer,
+  PartitionClaim,
+  PartitionFence,
+  PartitionRefusal,
+} from '../model/fence.ts'
 import type {
   Availability,
   Backlog,
@@ -24,6 +29,7 @@ import {
   createDeadLetterPublisher,
   type DeadLetterPublisher,
 } from '../settlement/publish-dead-letter.ts'
+import { resetCommand } from '../support/reset-command.ts'
 import type { HandlerCall } from '../transaction/engine.ts'
 import { Fence } from '../transaction/partition-fence.ts'
 import { type BackgroundWork, backgroundOnDemand, startBackground } from './background.ts'
@@ -95,15 +101,21 @@ export class RunningGuard implements GuardPort {
     return this.#closing.signal
   }
 
-  async claimPartition(claim: PartitionClaim): Promise<PartitionFence> {
+  async claimPartition(claim: PartitionClaim): Promise<PartitionFence | PartitionRefusal> {
     const { engine } = await this.#openStores()
     const offsets = engine?.session.offsets
     if (offsets === undefined) throw new ConfigurationError(NO_OFFSETS)
+    const { consumer } = this.#options
     const { topic, partition } = claim
-    const id = eventIdOf(this.#options.consumer, undefined, `kafka/${topic}/${partition}`)
+    const id = eventIdOf(consumer, undefined, `kafka/${topic}/${partition}`)
     const answer = await offsets.claim(id, claim)
-    if (answer.kind === 'claimed') return new Fence(id, claim, answer.state)
-    throw new ConfigurationError(otherPartition(this.#options.consumer, claim, answer.stored))
+    if (answer.kind === 'claimed') {
+      return new Fence(id, claim, { state: answer.state, store: offsets })
+    }
+    if (answer.stored.groupId !== claim.groupId) {
+      throw new ConfigurationError(otherGroup(consumer, claim, answer.stored))
+    }
+    return { refusal: otherPartition(consumer, claim, answer.stored) }
   }
 
   async open(): Promise<void> {
@@ -329,18 +341,21 @@ const NO_OFFSETS =
 
 type Stored = Extract<FenceClaimAnswer, { kind: 'other' }>['stored']
 
-/** Which of its names differs, and what to do. Nothing of the partition is read until then. */
+const isAnother = (consumer: string, { partition, topic }: PartitionClaim): string =>
+  `Partition ${partition} of topic '${topic}' is not the one whose offsets consumer '${consumer}' has stored: `
+
+/** The records of another place have the offsets of those that are done. */
 function otherPartition(consumer: string, claim: PartitionClaim, stored: Stored): string {
-  const { partition, topic } = claim
-  const what = `Partition ${partition} of topic '${topic}' is not the one whose offsets consumer '${consumer}' has stored: `
-  const reset = `Look with \`onceward offsets show --consumer ${consumer}\`, then say where to start with \`onceward offsets reset\`.`
-  if (stored.groupId !== claim.groupId) {
-    const groups = `those are of group '${stored.groupId}', and this consumer is in group '${claim.groupId}'. `
-    return `${what}${groups}Two groups of one consumer would take each other's partitions: use one group, or another \`consumer\`. If the group has got another name: ${reset}`
-  }
   const clusters = new Set([stored.clusterId, claim.clusterId])
-  if (clusters.size === 2 && !clusters.has('')) {
-    return `${what}those are of cluster ${stored.clusterId}, and this one is ${claim.clusterId}, where records have other offsets. ${reset}`
-  }
-  return `${what}the topic was deleted and created again, and its offsets have begun anew. ${reset}`
+  const isCluster = clusters.size === 2 && !clusters.has('')
+  const why = isCluster
+    ? `those are of cluster ${stored.clusterId}, and this one is ${claim.clusterId}, where records have other offsets`
+    : 'the topic was deleted and created again, and its offsets have begun anew'
+  return `${isAnother(consumer, claim)}${why}. To run all records that it has now: \`${resetCommand({ consumer, ...claim }, 0)}\`. To begin behind some of them, give another offset.`
+}
+
+function otherGroup(consumer: string, claim: PartitionClaim, stored: Stored): string {
+  const groups = `those are of group '${stored.groupId}', and this consumer is in group '${claim.groupId}'. `
+  const command = resetCommand({ consumer, ...claim }, stored.next)
+  return `${isAnother(consumer, claim)}${groups}Two groups of one consumer would take each other's partitions: use one group, or another \`consumer\`. If the group has got another name, run \`${command}\`, and the same for each other partition with its own NEXT of \`npx onceward offsets show\`.`
 }

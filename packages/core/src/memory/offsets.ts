@@ -36,7 +36,7 @@ export function memoryOffsets(tables: MemoryTables, runtime: Runtime): OffsetSto
         const isSame = (['clusterId', 'topicId', 'groupId'] as const).every(
           (name) => stored[name] === claim[name] || (name === 'clusterId' && isUnknown),
         )
-        if (!isSame) return { kind: 'other', stored }
+        if (!isSame) return { kind: 'other', stored: { ...stored, ...row.state } }
         const state = { ...row.state, epoch: row.state.epoch + 1 }
         const clusterId = claim.clusterId || stored.clusterId
         partitions.set(id, { of: { ...stored, clusterId }, state })

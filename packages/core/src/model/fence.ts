@@ -43,7 +43,8 @@ export type FenceClaimAnswer =
   | { readonly kind: 'claimed'; readonly state: FenceState }
   | {
       readonly kind: 'other'
-      readonly stored: Pick<PartitionClaim, 'clusterId' | 'topicId' | 'groupId'>
+      readonly stored: Pick<PartitionClaim, 'clusterId' | 'topicId' | 'groupId'> &
+        Pick<FenceState, 'next'>
     }
 
 /** Where an inbox keeps the offsets of partitions. */
@@ -68,6 +69,21 @@ export interface PartitionFence {
   keyOf(offset: number): EventKey
   /** Every record below is settled. */
   settledTo(offset: number): void
+  /**
+   * Stores how far that is, if the store does not say so: transactions of clean records do, but marks of transactions,
+   * skipped and refused records and those that ran by their rows have none.
+   *
+   * @throws {@link StoreUnavailableError}
+   */
+  store(): Promise<void>
+  /** The same, unless the stored state has changed since the last call: then it may change again. */
+  storeIfQuiet(): Promise<void>
+}
+
+/** The partition is not the one whose offsets are stored. Nothing is claimed. */
+export interface PartitionRefusal {
+  /** Why, and what to run. */
+  readonly refusal: string
 }
 
 /** The place of a record in its partition, if the place is the identity of its event. */

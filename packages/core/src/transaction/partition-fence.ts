@@ -4,6 +4,7 @@ import type {
   FenceMove,
   FenceState,
   OffsetRange,
+  OffsetStore,
   PartitionClaim,
   PartitionFence,
 } from '../model/fence.ts'
@@ -29,13 +30,21 @@ export class Fence implements PartitionFence {
   readonly id: EventId
   readonly isFirst: boolean
   readonly #place: string
+  readonly #store: Pick<OffsetStore, 'move'>
   #state: FenceState
   #low = 0
+  #hasMoved = false
+  #storing: Promise<void> | undefined
   #last: Promise<unknown> = Promise.resolve()
   isLost = false
 
-  constructor(id: EventId, claim: PartitionClaim, state: FenceState) {
+  constructor(
+    id: EventId,
+    claim: PartitionClaim,
+    { state, store }: { readonly state: FenceState; readonly store: Pick<OffsetStore, 'move'> },
+  ) {
     this.id = id
+    this.#store = store
     this.isFirst = state.epoch === 1
     // The id of a topic is random, so no other cluster has it, and not every client tells that of the cluster.
     this.#place = `${claim.topicId}/${claim.partition}/${state.generation}`
@@ -53,6 +62,31 @@ export class Fence implements PartitionFence {
 
   settledTo(offset: number): void {
     this.#low = Math.max(this.#low, offset)
+  }
+
+  async store(): Promise<void> {
+    // Most partitions have nothing to store, and need not wait for the transaction that runs.
+    if (!this.#isBehind) return
+    this.#storing ??= this.inTurn(async () => {
+      if (!this.isLost && this.#isBehind) {
+        this.adopt(await this.#store.move(this.#moveOver([], [])))
+      }
+    }).finally(() => {
+      this.#storing = undefined
+    })
+    await this.#storing
+  }
+
+  async storeIfQuiet(): Promise<void> {
+    const hasMoved = this.#hasMoved
+    this.#hasMoved = false
+    if (!hasMoved) await this.store()
+  }
+
+  /** What is settled is not all stored. */
+  get #isBehind(): boolean {
+    const { next, open } = this.#state
+    return this.#low > next || (open[0]?.[0] ?? this.#low) < this.#low
   }
 
   keyOf(offset: number): EventKey {
@@ -85,10 +119,12 @@ export class Fence implements PartitionFence {
 
   moved({ next, open }: FenceMove): void {
     this.#state = { ...this.#state, next, open }
+    this.#hasMoved = true
   }
 
   /** Takes over what is stored. Undefined: an operator has deleted it. */
   adopt(stored: FenceState | undefined): void {
+    this.#hasMoved = true
     if (stored?.epoch === this.#state.epoch) this.#state = stored
     else this.isLost = true
   }
@@ -96,7 +132,8 @@ export class Fence implements PartitionFence {
   #moveOver(places: readonly DeliveryPlace[], open: readonly OffsetRange[]): FenceMove {
     const { epoch, next: old } = this.#state
     const unrun: OffsetRange[] = []
-    let next = old
+    // Settled records that have no rows are not run again.
+    let next = Math.max(old, this.#low)
     for (const { from, offset } of places) {
       if (from > next) unrun.push([next, from])
       next = Math.max(next, offset + 1)

@@ -1,7 +1,8 @@
 import { ConfigurationError } from '@onceward/core'
-import type { GuardPort } from '@onceward/core/adapter'
-import type { PartitionFence } from '@onceward/core/ports'
+import { type GuardPort, resetCommand } from '@onceward/core/adapter'
+import type { PartitionFence, PartitionRefusal } from '@onceward/core/ports'
 import type { Partition } from '../offsets.ts'
+import type { Position } from './port.ts'
 
 // With `identity: 'offsets'` (design.md §14). The offset that the group has committed is a hint: where a partition is read
 // from is what the inbox says.
@@ -14,36 +15,45 @@ export interface TopicIdentity {
 }
 
 /**
- * Claims a partition in the inbox.
+ * Claims a partition in the inbox, unless that has another topic or cluster.
  *
  * @param startsAt - The first offset, if the consumer has never had the partition.
- * @throws {@link ConfigurationError} if the broker tells no topic ids, or the inbox has another topic, cluster or group.
+ * @throws {@link ConfigurationError} if the broker tells no topic ids, or the inbox has another group.
  */
 export async function claimOf(
   { groupId, port }: { readonly groupId: string; readonly port: Pick<GuardPort, 'claimPartition'> },
   { topic, partition }: Partition,
   { clusterId = '', topicId }: TopicIdentity,
   startsAt: number,
-): Promise<PartitionFence> {
+): Promise<PartitionFence | PartitionRefusal> {
   if (topicId === undefined) throw new ConfigurationError(NO_IDS)
   return port.claimPartition({ clusterId, topicId, topic, partition, groupId, startsAt })
 }
 
-/** @throws {@link ConfigurationError} if the log does not have the place that is read next. */
-export function refuseOutside(
-  partition: Partition,
-  from: number,
-  { end, oldest }: { readonly oldest: number; readonly end: number },
-): void {
-  if (oldest > from) throw new ConfigurationError(outOfRange(partition, from, oldest))
-  if (end < from) throw new ConfigurationError(truncated(partition, from, end))
+/** The first offset of a log, and that behind its last record. */
+export interface LogRange {
+  readonly oldest: number
+  readonly end: number
+}
+
+/** Why the place that is read next is not in the log, and what to run. Undefined if it is. */
+export function refusalOutside(
+  consumer: string,
+  { topic, partition, offset }: Position,
+  { end, oldest }: LogRange,
+): string | undefined {
+  const from = Number(offset)
+  const resetTo = (to: number): string => resetCommand({ consumer, topic, partition }, to)
+  if (oldest > from) {
+    const last = oldest - 1
+    const deleted = last === from ? `record ${from}` : `records ${from} to ${last}`
+    return `Kafka has deleted ${deleted} of partition ${partition} of topic '${topic}', and this consumer has not processed them (OFFSET_OUT_OF_RANGE): retention was shorter than it was behind. To go on with the first record that is left: \`${resetTo(oldest)}\`.`
+  }
+  if (end < from) {
+    return `Partition ${partition} of topic '${topic}' ends at ${end}, and this consumer has processed it up to ${from}: Kafka has lost its last records, and new ones take their offsets. To run the new ones: \`${resetTo(end)}\`.`
+  }
+  return undefined
 }
 
 const NO_IDS =
   "`identity: 'offsets'` needs the ids of topics, and this broker does not tell them. Use Kafka 3.1 or newer, or event keys."
-
-const outOfRange = ({ topic, partition }: Partition, from: number, position: number): string =>
-  `Kafka has no record ${from} of partition ${partition} of topic '${topic}' any more (OFFSET_OUT_OF_RANGE): the first one is ${position}, and those between were not processed. Retention was shorter than this consumer was behind. Look with \`onceward offsets show\`, then skip them with \`onceward offsets reset --to ${position}\`.`
-
-const truncated = ({ topic, partition }: Partition, from: number, end: number): string =>
-  `Partition ${partition} of topic '${topic}' ends at ${end}, and this consumer has processed it up to ${from}: Kafka has lost its last records, and new ones take their offsets. Look with \`onceward offsets show\`, then run the new ones with \`onceward offsets reset --to ${end}\`.`

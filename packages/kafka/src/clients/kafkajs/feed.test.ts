@@ -151,3 +151,18 @@ test('a paused partition that goes is resumed, because kafkajs keeps pauses over
   kit.join([1])
   expect(kit.told.slice(1)).toEqual(['resume 0', 'seek 1 40'])
 })
+
+// Red when only batches with records count: kafkajs calls nobody for one that has marks of transactions alone.
+test('marks of transactions behind the last record are passed, unless they were fetched before a join', async () => {
+  const kit = await trusted()
+  const { fetch } = kit.call(fetchOf(records('a')))
+  await kit.clock.advance(0)
+  kit.settle(40)
+  const marks = { ...{ topic: 'orders', partition: 0 }, batchSize: 0, lastOffset: '43' }
+  kit.emit('END_BATCH_PROCESS', { ...marks, firstOffset: '42' })
+  await kit.clock.advance(250)
+  expect(fetch.calls.at(-1)).toBe('commit 41')
+  kit.emit('END_BATCH_PROCESS', { ...marks, firstOffset: '41' })
+  await kit.clock.advance(250)
+  expect(fetch.calls.at(-1)).toBe('commit 44')
+})

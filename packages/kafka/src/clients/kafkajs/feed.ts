@@ -1,5 +1,10 @@
 import type { Runtime } from '@onceward/core/ports'
-import type { ConsumerGroupJoinEvent, EachBatchPayload, KafkaMessage } from 'kafkajs'
+import type {
+  ConsumerEndBatchProcessEvent,
+  ConsumerGroupJoinEvent,
+  EachBatchPayload,
+  KafkaMessage,
+} from 'kafkajs'
 import type { KafkaConsumer } from '../../client.ts'
 import { rebalanceIn } from '../../errors.ts'
 import { nameOf, type Partition } from '../../offsets.ts'
@@ -48,7 +53,7 @@ export class Feed {
   constructor(options: FeedOptions) {
     this.#options = options
     const { consumer, events } = options
-    const { CRASH, FETCH, GROUP_JOIN, HEARTBEAT, REBALANCING } = consumer.events
+    const { CRASH, END_BATCH_PROCESS, FETCH, GROUP_JOIN, HEARTBEAT, REBALANCING } = consumer.events
     consumer.on(GROUP_JOIN, ({ payload }) => this.#joined(payload))
     consumer.on(REBALANCING, () => {
       this.#missesJoin = true
@@ -61,6 +66,7 @@ export class Feed {
       this.#answered()
     })
     consumer.on(FETCH, () => this.#answered())
+    consumer.on(END_BATCH_PROCESS, ({ payload }) => this.#passed(payload))
     consumer.on(CRASH, () => this.#crashed())
   }
 
@@ -104,6 +110,22 @@ export class Feed {
     this.#next.set(nameOf(batch), next)
     const records = messages.map((message) => ({ topic, partition, message: own(message) }))
     await this.#options.events.onFetched({ topic, partition, records, next }, from)
+  }
+
+  /**
+   * kafkajs gives no batch that has only marks of transactions and aborted records. It may have been fetched before a join
+   * or a seek, so it counts only if it begins with what is read next.
+   */
+  #passed(ended: ConsumerEndBatchProcessEvent['payload']): void {
+    const { batchSize, firstOffset, lastOffset, topic, partition } = ended
+    const name = nameOf({ topic, partition })
+    if (batchSize > 0 || this.#isOver || firstOffset !== String(this.#next.get(name))) return
+    const next = BigInt(lastOffset) + 1n
+    this.#next.set(name, next)
+    void this.#options.events.onFetched(
+      { topic, partition, records: [], next },
+      BigInt(firstOffset),
+    )
   }
 
   /** As this member in its present generation. */

@@ -33,6 +33,8 @@ export class PulledBatch implements OpenBatch {
   isCommitting = false
   /** The client was asked to fetch none of it. */
   isPaused = false
+  /** The records that follow are not read: their place does not fit what is stored. */
+  isRefused = false
   /** Its offset must not be moved any more. */
   isLost = false
   readonly #clusterId: string | undefined
@@ -81,6 +83,12 @@ export class PulledBatch implements OpenBatch {
   settled(): boolean {
     this.#fence?.settledTo(Number(this.position))
     return this.#fence?.isLost !== true
+  }
+
+  /** With `identity: 'offsets'`: stores what was settled without a transaction of clean records. */
+  async store(when: 'now' | 'if-quiet'): Promise<void> {
+    if (this.isLost || !this.settled()) return
+    await (when === 'now' ? this.#fence?.store() : this.#fence?.storeIfQuiet())
   }
 
   /** Nobody has had the partition before, so nobody has started its records. */

@@ -108,7 +108,12 @@ test('with offsets as identity each record has its place, and those that are don
   const settledTo = (offset: number): void => {
     fence.low = offset
   }
-  const claimed = Object.assign(fence, { settledTo, isFirst: false, keyOf: () => '' as never })
+  const stored: string[] = []
+  const claimed = Object.assign(fence, {
+    ...{ settledTo, isFirst: false, keyOf: () => '' as never },
+    store: async () => void stored.push(`now: ${fence.low}`),
+    storeIfQuiet: async () => void stored.push(`if quiet: ${fence.low}`),
+  })
   batches.assigned([{ ...ORDERS[0], offset: 40n, isCommitted: true, fence: claimed } as Start])
   const [plain, gap] = [fetchedOf(40, 2), fetchedOf(42, 6)]
   const compacted = { ...gap, records: gap.records.toSpliced(1, 3) }
@@ -127,10 +132,34 @@ test('with offsets as identity each record has its place, and those that are don
     [43, 46],
   ])
   expect([fence.low, told]).toEqual([47, []])
-  fence.isLost = true
+  // Behind the last record there is a mark, which nothing runs for.
   settle(47)
   await pass(0)
+  batches.give([{ ...gap, records: [], next: 49n }])
+  await pass(300)
+  expect([stored.at(-1), told]).toEqual(['if quiet: 49', []])
+  batches.give([fetchedOf(49, 1)])
+  await pass(0)
+  fence.isLost = true
+  settle(49)
+  await pass(0)
   expect(told).toEqual(['fenced'])
+})
+
+// Red when a refusal drops what was fetched before: its records are in the log no more.
+test('of a partition that is refused what is in hand runs, and nothing more is taken', async () => {
+  const { batches, give, pass, ran, settle, told } = await trusted()
+  give(41, 2)
+  batches.refuse(ORDERS)
+  give(43, 2)
+  expect(batches.isIdle({ topic: 'orders', partition: 0 })).toBe(false)
+  for (const offset of [41, 42]) {
+    await pass(0)
+    settle(offset)
+  }
+  await pass(300)
+  expect([ran(), told]).toEqual([[40, 41, 42], ['pause 0']])
+  expect(batches.isIdle({ topic: 'orders', partition: 0 })).toBe(true)
 })
 
 test('a partition that goes waits for its running record, and is committed before it goes', async () => {

@@ -1,4 +1,4 @@
-import type { GuardPort } from '@onceward/core/adapter'
+import { endsWithin, type GuardPort } from '@onceward/core/adapter'
 import { nameOf, type OpenBatch, type Partition } from '../../offsets.ts'
 import type { Settings } from '../../options.ts'
 import type { Fetched, RecordBatches } from '../port.ts'
@@ -10,6 +10,8 @@ import { PulledCommits, type ReadingConsumer } from './pulled-commits.ts'
 const COMMIT_MS = 250
 /** For the unsettled records of all partitions together. At this bound nothing more is fetched. */
 const MOST_BYTES = 64 * 1_024 * 1_024
+/** For what is stored when partitions go. The next owner reads again what is not. */
+const STORE_MS = 1_000
 
 export interface PulledBatchesOptions {
   readonly port: GuardPort
@@ -78,6 +80,20 @@ export class PulledBatches implements RecordBatches {
     return this.#owned.has(nameOf(partition))
   }
 
+  /** Nothing of the partition is in hand. */
+  isIdle(partition: Partition): boolean {
+    return this.#owned.get(nameOf(partition))?.progress.isComplete !== false
+  }
+
+  /** What is in hand runs, and nothing more is taken. */
+  refuse(partitions: readonly Partition[]): void {
+    for (const batch of this.#of(partitions)) {
+      batch.isRefused = true
+      batch.isPaused = true
+    }
+    this.#consumer?.pause(partitions)
+  }
+
   /** A new consumer starts. */
   attach(consumer: ReadingConsumer): void {
     this.left()
@@ -123,7 +139,7 @@ export class PulledBatches implements RecordBatches {
       const batch = this.#owned.get(nameOf(each))
       // Otherwise a drain would read the rest of the log, for nothing.
       if (this.#isStopping) this.#consumer?.pause([each])
-      if (batch === undefined || this.#isStopping) continue
+      if (batch === undefined || batch.isRefused || this.#isStopping) continue
       if (!batch.isFirst) this.#suspicion.fetched(batch, nowMs)
       batch.append(each)
       batch.lastKnownAtMs = nowMs
@@ -143,7 +159,7 @@ export class PulledBatches implements RecordBatches {
     const cancel = port.runtime.setTimer(resolve, settings.graceMs, { keepAlive: false })
     await Promise.race([ended, promise])
     cancel()
-    await this.#commits.commit(batches)
+    await Promise.all([this.#commits.commit(batches), this.#storeNow(batches)])
     for (const batch of batches) this.#lose(batch, 'abort')
   }
 
@@ -233,7 +249,7 @@ export class PulledBatches implements RecordBatches {
   }
 
   #resume(batch: PulledBatch): void {
-    if (!batch.hasFew || batch.isLost) return
+    if (!batch.hasFew || batch.isLost || batch.isRefused) return
     let bytes = 0
     for (const { progress } of this.#owned.values()) bytes += progress.bytes
     if (bytes >= MOST_BYTES) return
@@ -245,7 +261,10 @@ export class PulledBatches implements RecordBatches {
     const { runtime } = this.#options.port
     const tick = async (): Promise<void> => {
       const { owned } = this
-      for (const batch of owned) if (batch.isPaused) this.#resume(batch)
+      for (const batch of owned) {
+        if (batch.isPaused) this.#resume(batch)
+        void this.#store(batch, 'if-quiet')
+      }
       await this.#commits.commit(owned)
       await this.#commits.compare(owned)
       if (this.#stopTicking === stop) this.#tick()
@@ -254,9 +273,27 @@ export class PulledBatches implements RecordBatches {
     this.#stopTicking = stop
   }
 
-  /** When nothing runs any more, what is done is committed once more. */
+  /** When nothing runs any more, what is done is committed and stored once more. */
   #settleIdle(): void {
     if (this.#all.some(({ progress }) => progress.running > 0)) return
-    void this.#commits.commit(this.owned).then(() => this.#idle.resolve())
+    const { owned } = this
+    const ending = Promise.all([this.#commits.commit(owned), this.#storeNow(owned)])
+    void ending.then(() => this.#idle.resolve())
+  }
+
+  #storeNow(batches: readonly PulledBatch[]): Promise<boolean> {
+    const storing = Promise.all(batches.map((batch) => this.#store(batch, 'now')))
+    return endsWithin(this.#options.port.runtime, storing, STORE_MS)
+  }
+
+  /** Never rejects. */
+  async #store(batch: PulledBatch, when: 'now' | 'if-quiet'): Promise<void> {
+    if (this.#options.port.availability().kind === 'down') return
+    try {
+      await batch.store(when)
+    } catch {
+      // The next tick tries again.
+    }
+    if (!(batch.isLost || batch.settled())) this.#options.onFenced?.()
   }
 }

@@ -1,12 +1,10 @@
 import { CallTimeoutError, endsWithin, withTimeout } from '@onceward/core/adapter'
 import { nameOf, type Partition } from '../../offsets.ts'
-import { claimOf, refuseOutside } from '../fences.ts'
 import {
   AGAIN,
   type ConsumerLife,
   type CreatePulled,
   type Fetched,
-  type Position,
   type PulledConsumer,
   type PulledEvents,
   type RecordSource,
@@ -14,6 +12,7 @@ import {
 } from '../port.ts'
 import { type TopicChange, TopicWatch } from '../topic-watch.ts'
 import { Anew } from './anew.ts'
+import { Claims } from './claims.ts'
 import type { Start } from './pulled-batch.ts'
 import { PulledBatches } from './pulled-batches.ts'
 
@@ -46,6 +45,7 @@ export class PulledSource implements RecordSource {
   readonly #options: PulledSourceOptions
   readonly #watch: TopicWatch
   readonly #anew: Anew
+  readonly #claims: Claims
   #consumer: PulledConsumer | undefined
   /** Ends the current consumer with a reason. */
   #giveUp: (reason: unknown) => void = () => undefined
@@ -71,9 +71,11 @@ export class PulledSource implements RecordSource {
       isAnswered: () => this.#silentMs < LIVELY_MS && !this.batches.isHeld,
       // With offsets as identity they would be taken for those of the old topic. The next consumer's claim says so.
       onAnew: async (topic) => (this.#isFenced ? this.#giveUp(AGAIN) : this.#readAnew(topic)),
-      onLooked: async () => undefined,
+      onLooked: () => this.#claimRefused(),
       onChanged: (change) => this.#changed(change),
     })
+    const { groupId } = settings.consumer
+    this.#claims = new Claims({ port, groupId, topics: this.#watch })
   }
 
   get notice(): string | undefined {
@@ -83,6 +85,7 @@ export class PulledSource implements RecordSource {
         `topics that do not exist are not consumed until they are created: ${missing.join(', ')}`,
       denied.length > 0 &&
         `topics that this client may not describe are not consumed until it may Read them: ${denied.join(', ')}`,
+      this.#claims.notice,
       this.#consumer?.notice,
     ]
     return parts.filter((part) => typeof part === 'string').join('; ') || undefined
@@ -103,6 +106,7 @@ export class PulledSource implements RecordSource {
     } finally {
       this.#endLooks()
       this.#watch.end()
+      this.#claims.clear()
       this.batches.left()
     }
   }
@@ -139,7 +143,10 @@ export class PulledSource implements RecordSource {
         const consumer = this.#consumer
         if (consumer === undefined) return
         this.#heard()
-        if (isNewMember) batches.lost(batches.owned)
+        if (isNewMember) {
+          this.#claims.clear()
+          batches.lost(batches.owned)
+        }
         try {
           await this.#begin(consumer, partitions)
           if (consumer === this.#consumer) life.onJoined()
@@ -147,8 +154,14 @@ export class PulledSource implements RecordSource {
           if (consumer === this.#consumer) this.#giveUp(error)
         }
       },
-      onRevoked: (partitions) => batches.revoked(partitions),
-      onLost: (partitions) => batches.lost(partitions),
+      onRevoked: (partitions) => {
+        this.#claims.forget(partitions)
+        return batches.revoked(partitions)
+      },
+      onLost: (partitions) => {
+        this.#claims.forget(partitions)
+        batches.lost(partitions)
+      },
       onHeld: (isHeld) => batches.held(isHeld),
       onAnswered: () => {
         this.#heard()
@@ -161,11 +174,11 @@ export class PulledSource implements RecordSource {
 
   /** Reads partitions that came. */
   async #begin(consumer: PulledConsumer, partitions: readonly Partition[]): Promise<void> {
-    const known = await this.#startsOf(consumer, partitions)
-    const starts = this.#isFenced ? await this.#claimed(consumer, known) : known
+    const starts = await this.#startsOf(consumer, partitions)
     if (consumer !== this.#consumer) return
     await consumer.seek(starts)
     if (consumer !== this.#consumer) return
+    consumer.pause(partitions.filter((each) => this.#claims.isRefused(each)))
     this.#options.onJoined([...new Set(partitions.map(({ topic }) => topic))])
     this.batches.assigned(starts)
   }
@@ -174,35 +187,29 @@ export class PulledSource implements RecordSource {
     return this.#options.settings.identity === 'offsets'
   }
 
-  /** Partitions that are read from where the inbox says. The offset of the group is a hint. */
-  async #claimed(consumer: PulledConsumer, starts: readonly Start[]): Promise<readonly Start[]> {
-    const { port, settings } = this.#options
-    const { groupId } = settings.consumer
-    const { clusterId, ids } = this.#watch
-    const claiming = starts.map(async (start): Promise<Start> => {
-      const topic = { clusterId, topicId: ids.get(start.topic) }
-      const fence = await claimOf({ groupId, port }, start, topic, Number(start.offset))
-      const offset = BigInt(fence.from)
-      const isCommitted = start.isCommitted && start.offset === offset
-      return { ...start, offset, isCommitted, fence }
-    })
-    const claimed = await Promise.all(claiming)
-    await this.#refuseOutside(consumer, claimed)
-    return claimed
+  /** Where partitions are read. Those that are refused are left out. */
+  async #startsOf(
+    consumer: PulledConsumer,
+    partitions: readonly Partition[],
+  ): Promise<readonly Start[]> {
+    const known = await this.#knownStarts(consumer, partitions)
+    return this.#isFenced ? this.#claims.claim(consumer, known) : known
   }
 
-  /** @param positions - What is read next. */
-  async #refuseOutside(consumer: PulledConsumer, positions: readonly Position[]): Promise<void> {
-    if (positions.length === 0) return
-    const [oldest, ends] = await Promise.all([consumer.oldest(positions), consumer.ends(positions)])
-    const [from, to] = [oldest, ends].map(
-      (all) => new Map(all.map((each) => [nameOf(each), Number(each.offset)])),
-    )
-    for (const each of positions) {
-      const name = nameOf(each)
-      const log = { oldest: from?.get(name) ?? 0, end: to?.get(name) ?? Number.POSITIVE_INFINITY }
-      refuseOutside(each, Number(each.offset), log)
-    }
+  /** An operator may have said where refused partitions start. */
+  async #claimRefused(): Promise<void> {
+    const consumer = this.#consumer
+    const refused = this.#claims.refused.filter((each) => this.batches.isIdle(each))
+    if (consumer === undefined || refused.length === 0) return
+    // The claim fences the one before.
+    await this.batches.revoked(refused)
+    const found = await this.#startsOf(consumer, refused)
+    // Others may have gone meanwhile.
+    const starts = found.filter((each) => this.#claims.isRefused(each))
+    if (consumer !== this.#consumer || starts.length === 0) return
+    await consumer.seek(starts)
+    this.batches.assigned(starts)
+    this.#claims.accepted(starts)
   }
 
   /**
@@ -214,9 +221,10 @@ export class PulledSource implements RecordSource {
       const ofBatch = fetched.filter((each) => nameOf(each) === nameOf(batch))
       const { topic, partition, next } = batch
       const isPlain = ofBatch.every((each) => batch.isContinuedBy(each))
-      return isPlain ? [] : [{ topic, partition, offset: next }]
+      return isPlain || batch.isRefused ? [] : [{ topic, partition, offset: next }]
     })
-    await this.#refuseOutside(consumer, doubtful)
+    const refused = await this.#claims.refuseOutside(consumer, doubtful)
+    if (refused.length > 0) this.batches.refuse(refused)
   }
 
   /**
@@ -240,8 +248,8 @@ export class PulledSource implements RecordSource {
     consumer.commit(starts).then(() => giveUp(AGAIN), giveUp)
   }
 
-  /** Where partitions are read: at the offset of the group, or at their beginning. */
-  async #startsOf(
+  /** Where the group is, or at their beginning. */
+  async #knownStarts(
     consumer: PulledConsumer,
     partitions: readonly Partition[],
   ): Promise<readonly Start[]> {
@@ -270,6 +278,7 @@ export class PulledSource implements RecordSource {
           life.onAnswered()
           if (this.#isFenced) await this.#refuseGaps(consumer, fetched)
           else this.#noteSetBack(consumer, fetched)
+          if (consumer !== this.#consumer) return
         }
         this.batches.give(fetched)
       }
@@ -287,7 +296,7 @@ export class PulledSource implements RecordSource {
     const { logger } = this.#options.port
     const fields = { topic, partitions: partitions.map(({ partition }) => partition) }
     logger.warn(fields, 'a topic was created again; reading it from its beginning')
-    const found = await this.#startsOf(consumer, partitions)
+    const found = await this.#knownStarts(consumer, partitions)
     // Others may have gone meanwhile.
     const starts = found.filter((each) => this.batches.owns(each))
     if (consumer !== this.#consumer) return
