@@ -124,6 +124,8 @@ export interface Fetched extends Partition {
   readonly records: readonly KafkaRecord[]
   /** Behind the last of them; further if records follow that no consumer sees, as marks of transactions. */
   readonly next: bigint
+  /** Of the topic that they were read from. Undefined if the client does not tell it. */
+  readonly topicId?: string | undefined
 }
 
 /** A consumer that is asked for records. It is used once: after an error another one is made. */

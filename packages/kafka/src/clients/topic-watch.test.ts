@@ -239,3 +239,21 @@ test('topics of an old broker are detected by their names, and named ones are ta
   expect(pattern.changes).toEqual([{ appeared: ['stock'], vanished: ['refunds'], denied: [] }])
   expect([pattern.world.looks, pattern.logged]).toEqual([2, []])
 })
+
+// Red when only the look every three seconds finds it: what a client has read meanwhile is of another topic.
+test('records of a topic that was created again since the last look are not of the same topic', async () => {
+  const { anew, begin, watch, world } = watching()
+  await begin()
+  const none = new Map([['orders', undefined]])
+  expect([await watch.areSame(none), world.looks]).toEqual([true, 2])
+  expect(await watch.areSame(new Map([['orders', 'a']]))).toBe(true)
+  expect(world.looks).toBe(2)
+  world.ids.set('orders', 'c')
+  expect([await watch.areSame(none), anew]).toEqual([false, ['orders']])
+  expect([await watch.areSame(none), watch.ids.get('orders')]).toEqual([true, 'c'])
+  expect([await watch.areSame(new Map([['refunds', 'd']])), anew]).toEqual([
+    ...[false, ['orders', 'refunds']],
+  ])
+  world.ids.delete('orders')
+  expect(await watch.areSame(none)).toBe(false)
+})

@@ -91,6 +91,31 @@ export class TopicWatch {
     return topics
   }
 
+  /**
+   * Whether these are the topics that were looked at before. Between two looks a topic may be deleted and created again,
+   * and a client reads on in the new one. Rejects if the broker does not answer.
+   *
+   * @param told - Ids that came with records, by topic. A topic without one is looked at.
+   */
+  async areSame(told: ReadonlyMap<string, string | undefined>): Promise<boolean> {
+    const untold = [...told.keys()].filter((topic) => told.get(topic) === undefined)
+    const answer = untold.length === 0 ? undefined : await this.#look?.(untold)
+    let isSame = true
+    for (const [topic, id = answer?.ids.get(topic)] of told) {
+      isSame &&= id !== undefined && (await this.#compare(topic, id))
+    }
+    return isSame
+  }
+
+  /** Whether the topic has the id that it had before. */
+  async #compare(topic: string, id: string): Promise<boolean> {
+    const before = this.#ids.get(topic)
+    const isAnew = before !== undefined && before !== id
+    if (isAnew) await this.#options.onAnew(topic)
+    this.#ids.set(topic, id)
+    return !isAnew
+  }
+
   end(): void {
     this.#look = undefined
     this.#cancel?.()
@@ -112,7 +137,7 @@ export class TopicWatch {
   }
 
   async #lookAt(look: TopicLook): Promise<void> {
-    const { isAnswered, onAnew, onChanged, onLooked } = this.#options
+    const { isAnswered, onChanged, onLooked } = this.#options
     if (!isAnswered()) return
     try {
       const { topics, answer } = await this.#present(look)
@@ -126,11 +151,7 @@ export class TopicWatch {
         onChanged({ appeared, vanished, denied })
         return
       }
-      for (const [topic, id] of answer?.ids ?? []) {
-        const before = this.#ids.get(topic)
-        if (before !== undefined && before !== id) await onAnew(topic)
-        this.#ids.set(topic, id)
-      }
+      for (const [topic, id] of answer?.ids ?? []) await this.#compare(topic, id)
       await onLooked()
     } catch (error) {
       // The consumer itself notices a broker that is down.

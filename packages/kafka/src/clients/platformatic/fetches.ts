@@ -5,6 +5,7 @@ import { nameOf, type Partition } from '../../offsets.ts'
 import type { Fetched, Position } from '../port.ts'
 import { type FetchResponse, partitionErrorsOf } from './errors.ts'
 import { fetchedOf } from './records.ts'
+import { hexOf } from './view.ts'
 
 const OUT_OF_RANGE = 1
 const DENIED = 29
@@ -236,7 +237,7 @@ export class Fetches {
         const fetched = fetchedOf(place, answer, asked)
         if (fetched === undefined) continue
         reading.offset = fetched.next
-        this.#ready.set(nameOf(place), fetched)
+        this.#ready.set(nameOf(place), { ...fetched, topicId: hexOf(topicId) })
       }
     }
   }

@@ -29,15 +29,16 @@ export const lookOf =
     }
   }
 
+/** The id of a topic as the other clients write it. */
+export const hexOf = (id: string): string => id.replaceAll('-', '')
+
 async function idsOf(
   client: Asked,
   topics: readonly string[],
 ): Promise<Pick<TopicIds, 'clusterId' | 'ids'>> {
   // The client sorts the list that it gets.
   const metadata = await client.metadata({ topics: [...topics], forceUpdate: true, retries: 0 })
-  const ids = [...metadata.topics].map(
-    ([name, topic]) => [name, topic.id.replaceAll('-', '')] as const,
-  )
+  const ids = [...metadata.topics].map(([name, topic]) => [name, hexOf(topic.id)] as const)
   return { clusterId: metadata.id, ids: new Map(ids) }
 }
 

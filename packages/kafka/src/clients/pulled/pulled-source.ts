@@ -193,7 +193,19 @@ export class PulledSource implements RecordSource {
     partitions: readonly Partition[],
   ): Promise<readonly Start[]> {
     const known = await this.#knownStarts(consumer, partitions)
-    return this.#isFenced ? this.#claims.claim(consumer, known) : known
+    if (!this.#isFenced) return known
+    // Otherwise the offsets of an old topic would be compared with the log of the new one.
+    if (await this.#areOfTheirTopics(partitions)) return this.#claims.claim(consumer, known)
+    this.#giveUp(AGAIN)
+    return []
+  }
+
+  /**
+   * The place of a record is its identity, so it has to be of the topic that was claimed. With a client that does not tell
+   * the topic's id with its records, the topic is looked at after each fetch: if it has the same id then, so had the fetch.
+   */
+  #areOfTheirTopics(fetched: readonly Pick<Fetched, 'topic' | 'topicId'>[]): Promise<boolean> {
+    return this.#watch.areSame(new Map(fetched.map(({ topic, topicId }) => [topic, topicId])))
   }
 
   /** An operator may have said where refused partitions start. */
@@ -276,8 +288,9 @@ export class PulledSource implements RecordSource {
         if (fetched.length > 0) {
           this.#heard()
           life.onAnswered()
-          if (this.#isFenced) await this.#refuseGaps(consumer, fetched)
-          else this.#noteSetBack(consumer, fetched)
+          if (!this.#isFenced) this.#noteSetBack(consumer, fetched)
+          else if (await this.#areOfTheirTopics(fetched)) await this.#refuseGaps(consumer, fetched)
+          else return this.#giveUp(AGAIN)
           if (consumer !== this.#consumer) return
         }
         this.batches.give(fetched)
