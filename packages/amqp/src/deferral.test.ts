@@ -105,9 +105,10 @@ test('no header is carried twice on a copy', () => {
   const kept = message('k', {}, { headers })
   expect(deferralHeaders(kept, kept)).toStrictEqual({
     'x-onceward-deferrals': 1,
+    'x-onceward-delivery-name': expect.any(String),
     'x-onceward-kept-headers': { 'x-first-death-queue': 'q' },
   })
-  const plain = message('k')
+  const plain = message('k', {}, { messageId: 'm-1' })
   expect(deferralHeaders(plain, plain)).toStrictEqual({ 'x-onceward-deferrals': 1 })
   expect(Object.keys(copyOptions(kept, {}).headers as object)).not.toContain('nothing')
 })

@@ -235,7 +235,10 @@ test('a message without headers is delivered, deferred and dead-lettered', () =>
       'x-onceward-delivery-mode': 0,
     },
   })
-  expect(deferralHeaders(bare, bare)).toStrictEqual({ 'x-onceward-deferrals': 1 })
+  expect(deferralHeaders(bare, bare)).toStrictEqual({
+    'x-onceward-deferrals': 1,
+    'x-onceward-delivery-name': expect.any(String),
+  })
 })
 
 test.each([-1, 0.5, 2 ** 60, 'often', null, { toString: 'often' }])(

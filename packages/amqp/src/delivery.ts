@@ -1,6 +1,9 @@
+import { randomUUID } from 'node:crypto'
 import type { Delivery } from '@onceward/core'
 import {
+  type DeliveryName,
   readEnvelope,
+  registerDeliveryNames,
   registerEnvelopeReader,
   registerMessageTraits,
   withEnvelope,
@@ -43,6 +46,8 @@ const CARRIED = {
   kept: 'x-onceward-kept-headers',
   /** How often the message was published to a delay queue. */
   deferrals: 'x-onceward-deferrals',
+  /** What the delivery of a message without an id is called: its copy is the same message. */
+  name: 'x-onceward-delivery-name',
 } as const
 
 const OURS: ReadonlySet<string> = new Set([...Object.values(CARRIED), PUBLISH_ID])
@@ -82,7 +87,11 @@ export function toDelivery(received: ConsumeMessage, source: Delivery['source'])
       redelivered: received.fields.redelivered || deferrals > 0,
       raw: message,
     },
-    () => ({ fields: message.fields, properties: message.properties }),
+    () => ({
+      fields: message.fields,
+      properties,
+      ...(messageId === undefined && { id: nameOf(message)?.id }),
+    }),
   )
 }
 
@@ -129,12 +138,29 @@ export function amqpMessage(delivery: Delivery): ConsumeMessage | undefined {
   }
 }
 
+interface StoredMessage extends Omit<ConsumeMessage, 'content'> {
+  readonly id?: string
+}
+
 function readMessage({ body, envelope = new Uint8Array() }: Delivery): ConsumeMessage {
-  const { fields, properties } = readEnvelope(envelope) as Omit<ConsumeMessage, 'content'>
-  return { fields, properties, content: Buffer.from(body) }
+  const { fields, id, properties } = readEnvelope(envelope) as StoredMessage
+  const message = { fields, properties, content: Buffer.from(body) }
+  names.set(message, id === undefined ? undefined : { id, isStored: true })
+  return message
 }
 
 registerEnvelopeReader('amqp', readMessage)
+
+/** Undefined: the message was stored by a version that gave no names. */
+const names = new WeakMap<ConsumeMessage, DeliveryName | undefined>()
+
+/** Delivery tags start again in each channel, so a delivery is told apart by an id that is made when it is asked for. */
+function nameOf(message: ConsumeMessage): DeliveryName | undefined {
+  if (!names.has(message)) names.set(message, { id: randomUUID(), isStored: false })
+  return names.get(message)
+}
+
+registerDeliveryNames('amqp', (raw) => nameOf(raw as ConsumeMessage))
 
 /** A message has no position in its queue, and often no id. A stay in a delay queue does not change these. */
 registerMessageTraits('amqp', (raw) => {
@@ -214,8 +240,11 @@ export function deferralHeaders(received: ConsumeMessage, original: ConsumeMessa
   const kept = Object.entries(headers).filter(
     ([name, value]) => value !== undefined && !Object.hasOwn(copied, name) && !COUNTERS.has(name),
   )
+  const isNamed = composedId(original.properties) !== undefined
+  const name = isNamed ? undefined : nameOf(original)
   return {
     [CARRIED.deferrals]: deferralsOf(received) + 1,
+    ...(name !== undefined && { [CARRIED.name]: name.id }),
     ...(kept.length === 0 ? {} : { [CARRIED.kept]: Object.fromEntries(kept) }),
   }
 }
@@ -236,11 +265,14 @@ function restored(message: ConsumeMessage): ConsumeMessage {
   const userId = carried[CARRIED.userId]
   const mode = carried[CARRIED.deliveryMode]
   const deliveryMode = mode === undefined ? properties.deliveryMode : mode || undefined
-  return {
+  const original = {
     content: message.content,
     fields: { ...fields, exchange, routingKey },
     properties: { ...properties, ...defined({ expiration, userId }), deliveryMode, headers },
   }
+  const id = readableText(carried[CARRIED.name])
+  if (id !== undefined) names.set(original, { id, isStored: false })
+  return original
 }
 
 /** Drops headers that onceward wrote on an earlier copy, which would contradict the new ones. */

@@ -1,3 +1,4 @@
+import { InvalidPayloadError } from '@onceward/core'
 import { until } from '@onceward/testing'
 import { guardOf } from '@onceward/testing/adapter'
 import type { GetMessage, Options } from 'amqplib'
@@ -53,4 +54,54 @@ test('refused messages without an id that differ in routing key or properties al
     'orders.cancelled refund undefined undefined',
     'orders.placed order undefined undefined',
   ])
+})
+
+const EQUAL = 50
+
+// Red when equal messages share a count and a dead letter: ten failed reads of all of them spent the attempts of each,
+// one was published and 49 were acked and nowhere.
+test('equal messages without an id count their failed reads each: all run when the registry is back', async () => {
+  const { broker } = kit
+  const [queue, dead] = [await broker.create(), await broker.create()]
+  const backAtMs = Date.now() + 1_500
+  let ran = 0
+  const guard = guardOf(
+    () => {
+      ran += 1
+    },
+    {
+      decode: () => {
+        if (Date.now() < backAtMs) throw new Error('the registry is down')
+        return {}
+      },
+      onMissingKey: 'unguarded',
+      retry: { baseMs: 500 },
+    },
+  )
+  const options = { queue, deadLetter: { queue: dead } }
+  for (let count = 0; count < EQUAL; count++) broker.channel.sendToQueue(queue, Buffer.from('{}'))
+  await broker.channel.waitForConfirms()
+  await using consumption = await consumeAmqp(kit.open, guard, options)
+  await until(() => ran === EQUAL && consumption.health().inFlight === 0)
+  expect(await broker.ready(dead)).toBe(0)
+})
+
+test('equal messages without an id that are refused have a dead letter each', async () => {
+  const { broker } = kit
+  const [queue, dead] = [await broker.create(), await broker.create()]
+  let refused = 0
+  const guard = guardOf(() => undefined, {
+    decode: () => {
+      throw new InvalidPayloadError('never')
+    },
+    observe: () => {
+      refused += 1
+    },
+  })
+  for (let count = 0; count < EQUAL; count++) broker.channel.sendToQueue(queue, Buffer.from('{}'))
+  await broker.channel.waitForConfirms()
+  const options = { queue, deadLetter: { queue: dead } }
+  await using consumption = await consumeAmqp(kit.open, guard, options)
+  await until(() => refused >= EQUAL && consumption.health().inFlight === 0)
+  expect(await broker.ready(dead)).toBe(EQUAL)
 })

@@ -40,11 +40,14 @@ export {
 export type { Release } from '../model/runtime.ts'
 export { isConflict } from '../model/state-machine.ts'
 export {
+  type DeliveryName,
   messageHash,
+  registerDeliveryNames,
   registerEnvelopeReader,
   registerMessageTraits,
 } from '../support/adapter-registry.ts'
 export { consoleLogger } from '../support/default-logger.ts'
+export { messageCountsBy } from '../support/message-counts.ts'
 export { outgoingHeaders } from '../support/outgoing-headers.ts'
 export { resetCommand } from '../support/reset-command.ts'
 export { isConnectionString, shown } from '../support/shown.ts'

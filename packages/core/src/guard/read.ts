@@ -8,6 +8,7 @@ import type { MessageCounts } from '../model/inbox.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import { decideRetry, retryDelayMs } from '../settlement/retry-rule.ts'
+import { deliveryNameOf } from '../support/adapter-registry.ts'
 import { type Processing, STORE_DOWN_MS, storeFailure } from './processing.ts'
 
 export type ReadContext = Pick<Processing, 'options' | 'stores' | 'breaker'>
@@ -154,7 +155,11 @@ async function identifyCountedAlone(
   const { options } = context
   try {
     const reads = await counts.startAlone(delivery)
-    if (reads > Math.max(FEWEST_READS, options.retry.attempts)) return endless(reads - 1)
+    if (reads > Math.max(FEWEST_READS, options.retry.attempts)) {
+      // The count is that of all equal messages. Each of them has its own reads.
+      if (deliveryNameOf(delivery)?.isStored === false) await counts.end([delivery])
+      return endless(reads - 1)
+    }
     const identified = await identify(delivery, options)
     if (!isFailed(rules, delivery, identified)) await counts.end([delivery])
     return identified

@@ -50,17 +50,56 @@ export function registerMessageTraits(broker: string, read: MessageTraits): void
   traits.set(broker, read)
 }
 
+/** What identifies one delivery of a message that has neither a position nor an id. */
+export interface DeliveryName {
+  readonly id: string
+  /** The delivery was stored, so that its name is the same each time it runs. */
+  readonly isStored: boolean
+}
+
+const names = processTable<(raw: object) => DeliveryName | undefined>('delivery-names')
+
+/** For adapters whose messages may have neither a position nor an id. Equal messages are told apart by these names. */
+export function registerDeliveryNames(
+  broker: string,
+  read: (raw: object) => DeliveryName | undefined,
+): void {
+  names.set(broker, read)
+}
+
+/** Undefined for a message that has a position or an id, and where the adapter gives no names. */
+export function deliveryNameOf({ messageId, raw, source }: Delivery): DeliveryName | undefined {
+  if (messageId !== undefined || (source.position ?? '') !== '') return undefined
+  return typeof raw === 'object' && raw !== null ? names.get(source.broker)?.(raw) : undefined
+}
+
 /**
- * Identifies one message, however often it is delivered and for whatever reason it is refused. 64 hex digits.
+ * Identifies one message, however often it is delivered and for whatever reason it is refused. 64 hex digits. If nothing
+ * identifies the message, this is the hash of its delivery: equal messages are counted and dead-lettered one by one.
  *
  * @param consumer - Name or number of the consumer.
  */
 export function messageHash(consumer: string | number, delivery: Delivery): string {
+  const name = deliveryNameOf(delivery)
+  return hashOf(consumer, delivery, name === undefined ? [] : [name.id])
+}
+
+/**
+ * Identifies the message whose read is counted before it begins. A process that dies takes the name of its delivery along,
+ * so a message that nothing identifies is known by its content alone: whatever ended the process would do so again.
+ */
+export function readHash(consumer: string | number, delivery: Delivery): string {
+  return deliveryNameOf(delivery)?.isStored === true
+    ? messageHash(consumer, delivery)
+    : hashOf(consumer, delivery, [])
+}
+
+function hashOf(consumer: string | number, delivery: Delivery, name: readonly string[]): string {
   const { source, messageId, headers, body } = delivery
   // Two items of a message may be equal, and a message may have neither a position nor an id.
   const part = delivery.item === undefined ? [] : [delivery.item.index]
   const { broker, position, queue } = source
-  const place = [broker, queue, position, messageId, ...traitsOf(delivery), ...part]
+  const place = [broker, queue, position, messageId, ...traitsOf(delivery), ...part, ...name]
   const stable = Object.entries(headers)
     .filter(([name]) => !VOLATILE_HEADERS.test(name))
     .toSorted(([a], [b]) => (a < b ? -1 : 1))

@@ -1,6 +1,51 @@
 import type { Delivery } from '../model/delivery.ts'
 import type { MessageCounts } from '../model/inbox.ts'
-import { messageHash } from './adapter-registry.ts'
+import { deliveryNameOf, messageHash, readHash } from './adapter-registry.ts'
+
+/** {@link MessageCounts} by the hashes of messages. Each hash is given once. */
+export interface HashCounts {
+  /** Answers the hashes that are counted. */
+  start(hashes: readonly string[]): Promise<ReadonlySet<string>>
+  startAlone(hash: string): Promise<number>
+  failed(hashes: readonly string[]): Promise<ReadonlyMap<string, number>>
+  end(hashes: readonly string[]): Promise<void>
+}
+
+/**
+ * A read of a message that nothing identifies begins under the hash that it shares with equal messages, and fails under the
+ * hash of its delivery.
+ */
+export function messageCountsBy(consumer: string | number, counts: HashCounts): MessageCounts {
+  const toRead = (delivery: Delivery): string => readHash(consumer, delivery)
+  const toMessage = (delivery: Delivery): string => messageHash(consumer, delivery)
+  return {
+    start: async (deliveries) => {
+      const hashes = deliveries.map(toRead)
+      const started = await counts.start(distinct(hashes))
+      return hashes.map((hash) => (started.has(hash) ? 'started' : 'left'))
+    },
+    startAlone: (delivery) => counts.startAlone(toRead(delivery)),
+    failed: async (deliveries) => {
+      const begun = deliveries.filter(isNameLost).map(toRead)
+      if (begun.length > 0) await counts.end(distinct(begun))
+      const hashes = deliveries.map(toMessage)
+      const times = await counts.failed(distinct(hashes))
+      return deliveries.map((delivery, index) =>
+        Math.max(
+          times.get(hashes[index] as string) as number,
+          isNameLost(delivery) ? (delivery.deliveryCount ?? 1) : 1,
+        ),
+      )
+    },
+    end: (deliveries) =>
+      counts.end(distinct([toRead, toMessage].flatMap((to) => deliveries.map(to)))),
+  }
+}
+
+const distinct = (hashes: readonly string[]): readonly string[] => [...new Set(hashes)]
+
+/** A broker that gives the message back makes another name for it, so that the broker's count of it is the least. */
+const isNameLost = (delivery: Delivery): boolean => deliveryNameOf(delivery)?.isStored === false
 
 interface Count {
   readonly times: number
@@ -26,27 +71,24 @@ export class LocalMessageCounts {
 
   of(consumer: string): MessageCounts {
     const counts = this.#counts
-    const hashOf = (delivery: Delivery): string => messageHash(consumer, delivery)
-    return {
-      start: async (deliveries) => {
-        const hashes = deliveries.map(hashOf)
-        const left = new Set(hashes.filter((hash) => counts.get(hash)?.failed === false))
-        for (const hash of new Set(hashes)) if (!left.has(hash)) this.#add(hash, false)
-        return hashes.map((hash) => (left.has(hash) ? 'left' : 'started'))
+    return messageCountsBy(consumer, {
+      start: async (hashes) => {
+        const started = hashes.filter((hash) => counts.get(hash)?.failed !== false)
+        for (const hash of started) this.#add(hash, false)
+        return new Set(started)
       },
-      startAlone: async (delivery) => this.#add(hashOf(delivery), false),
-      failed: async (deliveries) => {
-        const times = new Map<string, number>()
-        for (const hash of new Set(deliveries.map(hashOf))) {
-          const isCounted = counts.get(hash)?.failed === false
-          times.set(hash, this.#add(hash, true, isCounted ? 0 : 1))
-        }
-        return deliveries.map((delivery) => times.get(hashOf(delivery)) as number)
+      startAlone: async (hash) => this.#add(hash, false),
+      failed: async (hashes) =>
+        new Map(
+          hashes.map((hash) => {
+            const isCounted = counts.get(hash)?.failed === false
+            return [hash, this.#add(hash, true, isCounted ? 0 : 1)]
+          }),
+        ),
+      end: async (hashes) => {
+        for (const hash of hashes) counts.delete(hash)
       },
-      end: async (deliveries) => {
-        for (const delivery of deliveries) counts.delete(hashOf(delivery))
-      },
-    }
+    })
   }
 
   #add(hash: string, failed: boolean, by = 1): number {

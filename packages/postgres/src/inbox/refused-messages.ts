@@ -41,11 +41,11 @@ export async function resolveRefused(
   await driver.query(statements.resolveRefused, [id])
 }
 
-/** Leading 128 bits of the hash of the message. */
 export function refusedId(consumerId: number, delivery: Delivery): string {
   return toUuid(messageHash(consumerId, delivery))
 }
 
-function toUuid(hex: string): string {
+/** The leading 128 bits. */
+export function toUuid(hex: string): string {
   return hex.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12}).*$/, '$1-$2-$3-$4-$5')
 }
