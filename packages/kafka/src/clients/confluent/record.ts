@@ -19,16 +19,20 @@ export function toRecord(message: RdMessage): KafkaRecord {
   }
 }
 
+type Value = Buffer | null
+
 /** One object per header, in order. A header that is repeated becomes a list. */
 function toHeaders(headers: NonNullable<RdMessage['headers']>): IHeaders {
-  const found = new Map<string, Buffer | Buffer[]>()
-  for (const [name, value] of headers.flatMap(entryOf)) {
+  const found = new Map<string, Value | Value[]>()
+  for (const [name, bytes] of headers.flatMap(entryOf)) {
+    // The client gives no bytes for null. Nobody sends an empty header on purpose, and null says "not set".
+    const value = bytes.byteLength === 0 ? null : bytes
     const before = found.get(name)
     if (before === undefined) found.set(name, value)
     else found.set(name, [...(Array.isArray(before) ? before : [before]), value])
   }
-  // Not by assignment, because a header may be called __proto__.
-  return Object.fromEntries(found)
+  // Not by assignment, because a header may be called __proto__. The types of kafkajs leave out null, which it gives too.
+  return Object.fromEntries(found) as IHeaders
 }
 
 /** The client assigns to the name, so a header that is called `__proto__` is the prototype. */

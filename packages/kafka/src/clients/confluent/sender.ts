@@ -66,9 +66,12 @@ const sendOne = (producer: RdProducer, topic: string, record: SentRecord): Promi
   )
 }
 
-const toHeaders = (
+/** The client sends null for a buffer of no bytes. */
+export const toHeaders = (
   headers: Readonly<Record<string, SentHeader>>,
 ): readonly Readonly<Record<string, Buffer | string>>[] =>
   Object.entries(headers).flatMap(([name, value]) =>
-    (Array.isArray(value) ? value : [value]).map((one) => ({ [name]: one })),
+    (Array.isArray(value) ? value : [value]).map((one) => ({
+      [name]: one.length === 0 ? '' : one,
+    })),
   )
