@@ -1,7 +1,13 @@
 import type { Delivery } from '@onceward/core'
 import { type Guard, registerEnvelopeReader, withEnvelope } from '@onceward/core/adapter'
 import { fieldsOf, toDate } from './fields.ts'
-import { createInvoke, type LambdaContext, throwIfUnfinished, wrongEvent } from './invocation.ts'
+import {
+  createInvoke,
+  eventSourceOf,
+  type LambdaContext,
+  throwIfUnfinished,
+  wrongEvent,
+} from './invocation.ts'
 import type { LambdaEventBridgeOptions } from './options.ts'
 
 /** A function that a rule of EventBridge invokes. */
@@ -32,13 +38,17 @@ export function lambdaEventBridge(
     if (typeof event !== 'object' || event === null || Array.isArray(event)) {
       throw wrongEvent('lambdaEventBridge', 'an event of EventBridge')
     }
-    // A rule may transform its input into anything, so other sources are known by their own marks alone.
-    const isOfKafka = 'records' in event && 'eventSource' in event
-    if ('Records' in event || isOfKafka) {
-      throw wrongEvent('lambdaEventBridge', 'an event without `Records`')
+    if ('Records' in event || isOfEventSource(event)) {
+      throw wrongEvent('lambdaEventBridge', 'an event without `Records`', event)
     }
     throwIfUnfinished(await invoke([toDelivery(event)], context))
   }
+}
+
+/** A rule may transform its input into anything, so other sources are known by their own marks alone. */
+function isOfEventSource(event: object): boolean {
+  const source = eventSourceOf(event)
+  return source !== undefined && ('records' in event || /^aws:[a-z]/.test(source))
 }
 
 function toDelivery(event: object): Delivery {

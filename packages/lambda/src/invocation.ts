@@ -5,6 +5,7 @@ import {
   type Guard,
   type GuardPort,
   portOf,
+  shown,
   toBatches,
 } from '@onceward/core/adapter'
 import { fieldsOf } from './fields.ts'
@@ -223,10 +224,38 @@ function describe(settlement: Settlement | undefined): string {
   return [kind, reason, cause].filter((word) => word !== undefined).join(', ')
 }
 
+/** Event sources that no function of this package reads, and what reads their messages. */
+const UNREAD: Readonly<Partial<Record<string, string>>> = {
+  'aws:rmq':
+    'No function of @onceward/lambda reads RabbitMQ of Amazon MQ: consume its queue with consumeAmqp of @onceward/amqp.',
+  'aws:mq':
+    'No function of @onceward/lambda reads ActiveMQ of Amazon MQ: give each message to guard.process() yourself.',
+}
+
+/** The event source of a batch, as its event names it. */
+export function eventSourceOf(event: unknown): string | undefined {
+  const { eventSource, messages, rmqMessagesByQueue } = fieldsOf(event)
+  if (typeof eventSource === 'string') return eventSource
+  if (rmqMessagesByQueue !== undefined) return 'aws:rmq'
+  return Array.isArray(messages) && messages.some(isOfActiveMq) ? 'aws:mq' : undefined
+}
+
+const isOfActiveMq = (message: unknown): boolean => 'messageID' in fieldsOf(message)
+
 /** The error for an event that another event source sent, or that a middleware has changed. */
-export function wrongEvent(wrapper: Wrapper | 'lambdaHttp', expected: string): ConfigurationError {
+export function wrongEvent(
+  wrapper: Wrapper | 'lambdaHttp',
+  expected: string,
+  event?: unknown,
+): ConfigurationError {
+  const source = eventSourceOf(event)
+  const unread = UNREAD[source ?? '']
+  const got = source === undefined ? 'another event' : `an event of \`${shown(source)}\``
+  if (unread !== undefined) {
+    return new ConfigurationError(`${wrapper} expected ${expected}, got ${got}. ${unread}`)
+  }
   return new ConfigurationError(
-    `${wrapper} expected ${expected}, got another event. Check the trigger of the function: each function of @onceward/lambda takes the events of one source, as Lambda hands them over. A middleware that parses records, such as @middy/event-normalizer, must not run before them.`,
+    `${wrapper} expected ${expected}, got ${got}. Check the trigger of the function: each function of @onceward/lambda takes the events of one source, as Lambda hands them over. A middleware that parses records, such as @middy/event-normalizer, must not run before them.`,
   )
 }
 
@@ -238,5 +267,5 @@ export function wrongEvent(wrapper: Wrapper | 'lambdaHttp', expected: string): C
 export function recordsOf(wrapper: Wrapper, event: unknown): readonly unknown[] {
   const records: unknown = Array.isArray(event) ? event : fieldsOf(event)['Records']
   if (Array.isArray(records)) return records
-  throw wrongEvent(wrapper, 'an event with `Records`, or the records of a pipe')
+  throw wrongEvent(wrapper, 'an event with `Records`, or the records of a pipe', event)
 }

@@ -50,7 +50,11 @@ export function lambdaKafka(guard: Guard, options: LambdaKafkaOptions = {}): Lam
   return async (event, context) => {
     const { records } = fieldsOf(event)
     if (typeof records !== 'object' || records === null || Array.isArray(records)) {
-      throw wrongEvent('lambdaKafka', 'an event of Kafka with `records` by topic and partition')
+      throw wrongEvent(
+        'lambdaKafka',
+        'an event of Kafka with `records` by topic and partition',
+        event,
+      )
     }
     const partitions = Object.entries(records)
     if (!partitions.every(([, list]) => Array.isArray(list))) {

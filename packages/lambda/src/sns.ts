@@ -37,7 +37,9 @@ export function lambdaSns(guard: Guard, options: LambdaSnsOptions = {}): LambdaS
   const invoke = createInvoke('lambdaSns', guard, options)
   return async (event, context) => {
     const records: unknown = fieldsOf(event)['Records']
-    if (!Array.isArray(records)) throw wrongEvent('lambdaSns', 'an event of SNS with `Records`')
+    if (!Array.isArray(records)) {
+      throw wrongEvent('lambdaSns', 'an event of SNS with `Records`', event)
+    }
     throwIfUnfinished(await invoke(records.map(toDelivery), context))
   }
 }
