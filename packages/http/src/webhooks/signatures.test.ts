@@ -24,6 +24,7 @@ const VERIFIERS: Readonly<Record<Scheme, (...secrets: string[]) => WebhookVerifi
   stripe: (...secrets) => stripeSignature(secrets),
   github: (...secrets) => githubSignature(secrets),
   standard: (...secrets) => standardWebhook(secrets),
+  svix: (...secrets) => standardWebhook(secrets),
 }
 
 type Given = Readonly<Record<string, string>>
@@ -233,6 +234,16 @@ describe('property: the packages of the providers say the same', () => {
     stripe: async (body, headers) =>
       stripe.webhooks.constructEvent(body, headers['stripe-signature'] ?? '', SECRET, 300),
     standard: async (body, headers) => new Webhook(SECRET).verify(body, headers as never),
+    svix: async (body, headers) =>
+      new Webhook(SECRET).verify(
+        body,
+        Object.fromEntries(
+          Object.entries(headers).map(([name, value]) => [
+            name.replace('svix-', 'webhook-'),
+            value,
+          ]),
+        ),
+      ),
     github: async (body, headers) => {
       const isGood = await githubVerify(SECRET, body, headers['x-hub-signature-256'] ?? '')
       if (!isGood) throw new Error('bad')
@@ -303,4 +314,11 @@ test("Stripe's test events have one id, and each of them is an event", async () 
   expect(new Set(ids).size).toBe(3)
   // The same request again is the same delivery.
   expect(await eventIdOf('invoice.paid')).toBe(ids[1])
+})
+
+test('the names of Svix and of Standard Webhooks are not mixed', async () => {
+  const body = bodyOf('evt_1')
+  const verifier = standardWebhook(SECRET)
+  const { 'webhook-id': id = '', ...others } = headersOf('standard', { id: 'evt_1', body })
+  expect(await verdictOf(verifier, { ...others, 'svix-id': id }, body)).toEqual(REFUSED)
 })

@@ -109,8 +109,12 @@ export function githubSignature(secrets: Secrets): WebhookVerifier {
   }
 }
 
+/** Svix signs by Standard Webhooks under its own names. */
+const STANDARD_PREFIXES = ['webhook', 'svix']
+
 /**
- * Standard Webhooks, with a timestamp and a signed id: the event id is `webhook-id`. Symmetric signatures (`v1`) only.
+ * Standard Webhooks, with a timestamp and a signed id: the event id is `webhook-id`, or `svix-id` of a provider that sends
+ * with Svix. Symmetric signatures (`v1`) only.
  *
  * @param secrets - Base64, with or without `whsec_`, as the provider shows it.
  * @throws {@link ConfigurationError} that never shows a secret.
@@ -120,10 +124,11 @@ export function standardWebhook(secrets: Secrets, options: SignatureOptions = {}
   const keys = keysOf('standardWebhook', secrets, decodedKey)
   const toleranceMs = toleranceOf('standardWebhook', options)
   return ({ bytes, headers }, nowMs) => {
-    const id = headers.get('webhook-id') ?? ''
-    const timestamp = headers.get('webhook-timestamp') ?? undefined
+    const prefix = STANDARD_PREFIXES.find((each) => headers.has(`${each}-id`))
+    const id = headers.get(`${prefix}-id`) ?? ''
+    const timestamp = headers.get(`${prefix}-timestamp`) ?? undefined
     if (id === '' || !isRecent(timestamp, nowMs, toleranceMs)) return REFUSED
-    const texts = (headers.get('webhook-signature') ?? '').split(' ').flatMap((each) => {
+    const texts = (headers.get(`${prefix}-signature`) ?? '').split(' ').flatMap((each) => {
       const [version, base64 = ''] = each.split(',')
       return version === 'v1' ? [base64] : []
     })

@@ -23,7 +23,10 @@ import {
   type WebhookGuardOptions,
 } from './index.ts'
 
-const VERIFY = { stripe: stripeSignature, github: githubSignature, standard: standardWebhook }
+const VERIFY = {
+  ...{ stripe: stripeSignature, github: githubSignature },
+  ...{ standard: standardWebhook, svix: standardWebhook },
+}
 
 type Given = Partial<WebhookGuardOptions<unknown, undefined>>
 
