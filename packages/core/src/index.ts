@@ -67,12 +67,11 @@ export { s3TestEvent, unwrapEventBridge, unwrapSns } from './identity/aws-envelo
 export type { Decode, Unwrap } from './identity/envelope-traits.ts'
 export { s3Key } from './identity/s3-key.ts'
 export { debezium, debeziumKey } from './identity/debezium.ts'
+export { unwrapCloudEvent } from './identity/cloud-event.ts'
+export { type ConfluentMessage, unwrapConfluent } from './identity/confluent.ts'
 export {
-  type ConfluentMessage,
   massTransitKey,
   type S3Pointer,
-  unwrapCloudEvent,
-  unwrapConfluent,
   unwrapMassTransit,
   unwrapS3Pointer,
 } from './identity/envelopes.ts'

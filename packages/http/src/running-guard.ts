@@ -14,7 +14,13 @@ import {
   type RunHooks,
   withEnvelope,
 } from '@onceward/core/adapter'
-import { createCallerGuard, describeError, isPromise, type MaybeAsync } from '@onceward/core/edge'
+import {
+  createCallerGuard,
+  describeError,
+  isPromise,
+  type MaybeAsync,
+  named,
+} from '@onceward/core/edge'
 import {
   acceptedOutcomeOf,
   lastProblem,
@@ -338,7 +344,9 @@ function engineOptions(
     ...(onTakeover === undefined
       ? {}
       : { onTakeover: typeof onTakeover === 'function' ? takeOver : onTakeover }),
-    decode: (bytes, delivery) => decodeRequest(exchangeOf(delivery), bytes, { decode, schema }),
+    decode: named('http', undefined, (bytes: Uint8Array, delivery: Delivery) =>
+      decodeRequest(exchangeOf(delivery), bytes, { decode, schema }),
+    ),
     // A request may become no larger by its content coding than one without may be.
     maxInflatedBytes: maxBodyBytes,
     schema: ofRequest(schema),
@@ -349,7 +357,9 @@ function engineOptions(
     fingerprint:
       fingerprint === 'none'
         ? 'none'
-        : (decoded) => compared(decoded as DecodedRequest, fingerprint),
+        : named('http', undefined, (decoded: unknown) =>
+            compared(decoded as DecodedRequest, fingerprint),
+          ),
     ...(split && splitOptions(split, options)),
     onConflict: split === undefined ? 'ack' : 'dead-letter',
   } as GuardOptions<unknown, unknown>

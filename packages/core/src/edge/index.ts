@@ -10,6 +10,7 @@ export {
 } from '../concurrency/maybe-async.ts'
 export { createCallerGuard } from '../guard/guard.ts'
 export { type Decoded, decodeJson } from '../identity/decode.ts'
+export { named } from '../identity/envelope-traits.ts'
 export { toEventKey } from '../identity/event-key.ts'
 export { describeError } from '../model/errors.ts'
 export type { CallerRetries } from '../options/resolved-options.ts'

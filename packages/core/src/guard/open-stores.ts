@@ -2,7 +2,6 @@ import { createHeldBackoff } from '../concurrency/backoff.ts'
 import { type Breaker, createBreaker } from '../concurrency/breaker.ts'
 import { createSemaphore, type Semaphore } from '../concurrency/semaphore.ts'
 import { track } from '../concurrency/timeout.ts'
-import { fingerprintRuleOf } from '../identity/fingerprint.ts'
 import type { Leases } from '../lease/claim.ts'
 import { claimsByNeed } from '../lease/claims-by-need.ts'
 import { openNowOrLater } from '../lease/open-later.ts'
@@ -181,7 +180,7 @@ function openInbox(
   return inbox.open({
     consumer: options.consumer,
     dedupWindowMs: options.dedupWindowMs,
-    fingerprintRule: fingerprintRuleOf(options.fingerprint),
+    fingerprintRule: options.fingerprintRule,
     maxAttempts: options.retry.attempts,
     concurrency: options.concurrency,
     concurrencyChosen: options.concurrencyChosen,

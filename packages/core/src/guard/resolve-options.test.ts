@@ -2,6 +2,7 @@ import { describe, expect, test, vi } from 'vitest'
 import { z } from 'zod'
 import { systemRuntime } from '../concurrency/system-runtime.ts'
 import { silent } from '../fixtures/inbox.ts'
+import { fingerprintRuleOf } from '../identity/fingerprint.ts'
 import { memoryInbox, memoryLeases } from '../memory/index.ts'
 import { ConfigurationError } from '../model/errors.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
@@ -124,7 +125,7 @@ test('keeps the given options and treats undefined as not given', () => {
     retry: { ...DEFAULTS.retry, attempts: 2 },
     leaseMs: DEFAULTS.leaseMs,
     eventKey: [key],
-    fingerprintRule: 2,
+    fingerprintRule: fingerprintRuleOf(given.fingerprint, undefined),
     transaction: 'batch',
   })
 })

@@ -66,7 +66,7 @@ export function resolveOptions<Payload, Tx, Decoded>(
     orderingKey: given.orderingKey ?? (({ orderingKey }) => orderingKey),
     orderingKeyChosen: given.orderingKey !== undefined,
     readsByUser: READERS.some((name) => isOfUser(given[name])),
-    fingerprintRule: fingerprintRuleOf(defaulted.fingerprint),
+    fingerprintRule: fingerprintRuleOf(defaulted.fingerprint, given.decode),
     concurrencyChosen: given.concurrency !== undefined,
     // Nothing of an approximate dedup says that an earlier attempt had its effect.
     onTakeover: given.dedup === undefined ? given.onTakeover : 'retry',

@@ -1,7 +1,16 @@
 import type { DecodedDelivery, Delivery } from '../model/delivery.ts'
 import { InvalidPayloadError } from '../model/errors.ts'
-import type { Decode, Unwrap } from './envelope-traits.ts'
-import { fieldAsJson, fieldsOf, isText, jsonOf, parsed, parsedIf } from './json-fields.ts'
+import { type Decode, named, type Unwrap } from './envelope-traits.ts'
+import {
+  decodedBy,
+  type Fields,
+  fieldAsJson,
+  fieldsOf,
+  isText,
+  jsonOf,
+  parsed,
+  parsedIf,
+} from './json-fields.ts'
 
 /** What Amazon SNS wraps around a message for a queue without raw message delivery. */
 export interface SnsEnvelope {
@@ -21,7 +30,11 @@ export interface SnsEnvelope {
 export function unwrapSns<Decoded = unknown>(): Unwrap<Decoded>
 export function unwrapSns<Decoded>(decode: Decode<Decoded>): Decode<Decoded>
 export function unwrapSns<Decoded>(decode?: Decode<Decoded>): Decode<Decoded> {
-  return inside((body) => readSnsEnvelope(body)?.message, decode)
+  const read = decode ?? (jsonOf as Unwrap<Decoded>)
+  return named('unwrapSns', decode, (body, delivery) => {
+    const text = readSnsEnvelope(body)?.message
+    return read(text === undefined ? body : Buffer.from(text), delivery)
+  })
 }
 
 /**
@@ -31,14 +44,14 @@ export function unwrapSns<Decoded>(decode?: Decode<Decoded>): Decode<Decoded> {
  * @param decode - Decodes the JSON text of the detail. @defaultValue JSON
  */
 export function unwrapEventBridge<Decoded = unknown>(decode?: Decode<Decoded>): Decode<Decoded> {
-  return (body, delivery) => {
+  return named('unwrapEventBridge', decode, (body, delivery) => {
     const event = readEventBridge(body)
-    if (event === undefined) return (decode ?? (jsonOf as Unwrap<Decoded>))(body, delivery)
+    if (event === undefined) return decodedBy(decode, body, delivery)
     // The detail is parsed already.
     return decode === undefined
       ? (event.detail as Decoded)
       : decode(fieldAsJson(body, 'detail'), delivery)
-  }
+  })
 }
 
 /**
@@ -47,6 +60,24 @@ export function unwrapEventBridge<Decoded = unknown>(decode?: Decode<Decoded>): 
  */
 export function s3TestEvent({ body, payload }: DecodedDelivery<unknown>): boolean {
   return isS3Test(payload) || isS3Test(parsed(readSnsEnvelope(body)?.message ?? ''))
+}
+
+/**
+ * What the publisher wrote of a notification of SNS. Id, times and signatures belong to each publication, and attributes
+ * are headers. The message may be an envelope itself.
+ */
+export function writtenInSns(fields: Fields, inner: (decoded: unknown) => unknown): unknown {
+  const { Message, MessageId, Subject, TopicArn, Type } = fields
+  const isSns = Type === 'Notification' && isText(MessageId) && isText(TopicArn)
+  if (!isSns || typeof Message !== 'string') return undefined
+  return { Subject, Message: inner(parsed(Message)) ?? Message }
+}
+
+/** What the producer wrote of an EventBridge event. A replay adds its name, and each entry gets a time and an id. */
+export function writtenInEventBridge(fields: Fields): unknown {
+  if (!isEventBridge(fields)) return undefined
+  const { 'detail-type': type, detail, resources, source } = fields
+  return { type, source, resources, detail }
 }
 
 /** @throws {@link InvalidPayloadError} for a subscription that still has to be confirmed. */
@@ -69,21 +100,12 @@ export function readEventBridge(
   body: Uint8Array,
 ): { readonly id: string; readonly detail: unknown } | undefined {
   const event = parsedIf(body, '"detail-type"')
-  const { id, detail } = event
-  if (detail === undefined || !isText(id)) return undefined
-  return EVENT_BRIDGE_TEXTS.every((name) => isText(event[name])) ? { id, detail } : undefined
+  if (!isEventBridge(event)) return undefined
+  return { id: event['id'] as string, detail: event['detail'] }
 }
 
-/** Decodes the text that `read` finds in the body, or else the body itself. */
-function inside<Decoded>(
-  read: (body: Uint8Array) => string | undefined,
-  decode: Decode<Decoded> = jsonOf as Decode<Decoded>,
-): Decode<Decoded> {
-  return (body, delivery) => {
-    const text = read(body)
-    return decode(text === undefined ? body : Buffer.from(text), delivery)
-  }
-}
+const isEventBridge = (event: Fields): boolean =>
+  event['detail'] !== undefined && EVENT_BRIDGE_TEXTS.every((name) => isText(event[name]))
 
 function toHeaders(attributes: unknown): SnsEnvelope['headers'] {
   if (typeof attributes !== 'object' || attributes === null) return {}

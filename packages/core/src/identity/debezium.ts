@@ -1,9 +1,11 @@
 import { hash } from 'node:crypto'
 import { afterAnswer } from '../concurrency/maybe-async.ts'
+import type { Delivery } from '../model/delivery.ts'
 import type { Resolver } from '../options/options.ts'
-import { type Decode, withTraits } from './envelope-traits.ts'
+import { type Decode, nameOf, withTraits } from './envelope-traits.ts'
+import { compose } from './event-key.ts'
 import { type Fields, fieldsOf, jsonOf } from './json-fields.ts'
-import { compose, ownResolver } from './resolvers.ts'
+import { ownResolver } from './resolvers.ts'
 
 /**
  * For the option `decode`: a record of Debezium, with the JSON converter (with schemas or without) or with a decoder of
@@ -13,7 +15,10 @@ import { compose, ownResolver } from './resolvers.ts'
  * - **Rows of a table:** the payload is the change (`op`, `before`, `after`, `source`). The key is the position of the
  *   change in the log of its database, and `after` alone is compared: a connector that reads a part of the log again
  *   makes duplicates, whatever it stamps on them.
- * - **Tombstones** are skipped.
+ * - **Flattened rows** (`ExtractNewRecordState`): the payload is the row. The key is the position too, which the transformation
+ *   must add: `add.fields` or `add.headers` with `op,name,db,schema,table` and what is the position of your connector, such as
+ *   `lsn,txId` of PostgreSQL. The fields that begin with `__` are not compared.
+ * - **Tombstones** and heartbeats are skipped. An outbox event without a payload is none: it has an id.
  *
  * Your own `eventKey`, `fingerprint` and `skip` come first; tombstones stay skipped.
  *
@@ -34,11 +39,13 @@ export function debezium<Decoded = unknown>(decode?: Decode<unknown>): Decode<De
     return afterAnswer(value, contentOf)
   }
   return withTraits(unwrap as Decode<Decoded>, {
+    name: `debezium(${nameOf(decode)})`,
     eventKey: debeziumKey(),
-    skip: ({ body }) => body.byteLength === 0,
+    skip: ({ body, headers, payload }) =>
+      !Object.hasOwn(headers, 'id') && (body.byteLength === 0 || isHeartbeat(payload)),
     compared: (decoded) => {
-      const { after, before, op } = changeOf(decoded) ?? {}
-      return op === undefined ? decoded : { op, row: after ?? before ?? null }
+      const { op, row } = changeOf(decoded) ?? {}
+      return op === undefined ? decoded : { op, row }
     },
   })
 }
@@ -53,7 +60,7 @@ export function debezium<Decoded = unknown>(decode?: Decode<unknown>): Decode<De
 export function debeziumKey(): Resolver<unknown, string> {
   return ownResolver(({ headers, orderingKey }, decoded) => {
     const id = Object.hasOwn(headers, 'id') ? headers['id'] : undefined
-    return id === undefined ? positionKey(decoded, orderingKey) : idOf(id)
+    return id === undefined ? positionKey(changeOf(decoded, headers), orderingKey) : idOf(id)
   })
 }
 
@@ -85,12 +92,65 @@ function idOf(header: string): string {
   }
 }
 
-function changeOf(decoded: unknown): Fields | undefined {
-  const change = fieldsOf(withoutSchema(decoded))
-  const { op, source } = change
-  return typeof op === 'string' && typeof source === 'object' && source !== null
-    ? change
-    : undefined
+interface Change {
+  readonly op: string
+  /** After the change, or before it if that was the last of the row. */
+  readonly row: unknown
+  readonly source: Fields
+}
+
+function changeOf(decoded: unknown, headers: Delivery['headers'] = {}): Change | undefined {
+  const fields = fieldsOf(withoutSchema(decoded))
+  const { after, before, message, op, source } = fields
+  if (typeof op === 'string' && typeof source === 'object' && source !== null) {
+    return { op, row: after ?? before ?? message ?? null, source: fieldsOf(source) }
+  }
+  return flattened(fields, headers)
+}
+
+/** What the transformation `ExtractNewRecordState` adds to the row, or to the headers of its record. */
+function flattened(fields: Fields, headers: Delivery['headers']): Change | undefined {
+  const added = new Map<string, unknown>(
+    Object.entries(headers).flatMap(([name, text]) =>
+      name.startsWith(ADDED) && text !== undefined ? [[name, idOf(text)] as const] : [],
+    ),
+  )
+  const row: Record<string, unknown> = {}
+  for (const [name, value] of Object.entries(fields)) {
+    if (name.startsWith(ADDED)) added.set(name.toLowerCase(), value)
+    else row[name] = value
+  }
+  if (added.size === 0) return undefined
+  const op = textOf(added.get('__op')) ?? (String(added.get('__deleted')) === 'true' ? 'd' : '')
+  const source = Object.fromEntries(
+    [...LOG, ...POSITIONS.flat()].map((name) => {
+      const spelled = name.toLowerCase()
+      // `__ts_ms` is the time of the connector, and not that of the change.
+      const short = name === 'ts_ms' ? undefined : added.get(`__${spelled}`)
+      return [name, added.get(`__source_${spelled}`) ?? short]
+    }),
+  )
+  return { op, row, source: isWhole(source) ? source : {} }
+}
+
+const ADDED = '__'
+
+/** Without them a change still has a place of its own. */
+const OPTIONAL: readonly string[] = ['txId', 'server_id', 'row', 'event_serial_no']
+
+/** Users choose what is added to a row. A part of a position is that of several changes. */
+function isWhole(source: Fields): boolean {
+  const has = (name: string): boolean => textOf(source[name]) !== undefined
+  const isPlaced = POSITIONS.some((names) =>
+    names.every((name) => OPTIONAL.includes(name) || has(name)),
+  )
+  return isPlaced && has('name') && (has('table') || has('collection'))
+}
+
+/** A heartbeat of a connector says when it was sent and nothing else. */
+function isHeartbeat(payload: unknown): boolean {
+  const fields = fieldsOf(payload)
+  return typeof fields['ts_ms'] === 'number' && Object.keys(fields).length === 1
 }
 
 /** Which log it is. */
@@ -105,17 +165,20 @@ const POSITIONS: readonly (readonly [needed: string, ...rest: readonly string[]]
   ['vgtid'],
 ]
 
-function positionKey(decoded: unknown, recordKey: string | undefined): string | undefined {
-  const { after, before, op, source } = changeOf(decoded) ?? {}
-  const place = fieldsOf(source)
-  const position = POSITIONS.find(([needed]) => textOf(place[needed]) !== undefined)
+function positionKey(
+  change: Change | undefined,
+  recordKey: string | undefined,
+): string | undefined {
+  if (change === undefined) return undefined
+  const { op, row, source } = change
+  const position = POSITIONS.find(([needed]) => textOf(source[needed]) !== undefined)
   if (position === undefined) return undefined
   const parts = [...LOG, ...position].flatMap((name) => {
-    const text = textOf(place[name])
+    const text = textOf(source[name])
     return text === undefined ? [] : [name, text]
   })
-  const row = recordKey ?? hash('sha256', JSON.stringify(after ?? before ?? null, bigintAsText))
-  return compose('debezium', String(op), ...parts, row)
+  const id = recordKey ?? hash('sha256', JSON.stringify(row, bigintAsText))
+  return compose('debezium', op, ...parts, id)
 }
 
 function textOf(value: unknown): string | undefined {

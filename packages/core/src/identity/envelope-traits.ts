@@ -1,4 +1,5 @@
 import type { DecodedDelivery, Delivery } from '../model/delivery.ts'
+import { ConfigurationError } from '../model/errors.ts'
 import type { Resolver } from '../options/options.ts'
 
 /** A function for the option `decode`. */
@@ -9,6 +10,8 @@ export type Unwrap<Decoded> = (body: Uint8Array) => Decoded
 
 /** What an envelope knows of its messages besides their payload. The guard's own options come before it. */
 export interface EnvelopeTraits {
+  /** What stands for its source code in the version of fingerprints: a new version of onceward decodes the same. */
+  readonly name?: string | undefined
   /** Tried before the default resolvers. */
   readonly eventKey?: Resolver | undefined
   /** Skipped besides what the option `skip` says. */
@@ -28,4 +31,20 @@ export function withTraits<Decode extends object>(decode: Decode, traits: Envelo
 export function traitsOf(decode: unknown): EnvelopeTraits {
   const traits: unknown = typeof decode === 'function' ? Reflect.get(decode, TRAITS) : undefined
   return (traits as EnvelopeTraits | undefined) ?? {}
+}
+
+/** Gives a decoder of onceward its name. */
+export function named<Decode extends object>(name: string, inner: unknown, decode: Decode): Decode {
+  return withTraits(decode, { name: `${name}(${nameOf(inner)})` })
+}
+
+/** The name of a decoder of onceward, or the source code of the user's function. */
+export function nameOf(decode: unknown): string {
+  if (typeof decode !== 'function') return ''
+  return traitsOf(decode).name ?? Function.prototype.toString.call(decode)
+}
+
+export function requireFunction(caller: string, value: unknown): void {
+  if (typeof value === 'function') return
+  throw new ConfigurationError(`${caller} expected a function first, got ${typeof value}.`)
 }

@@ -5,14 +5,10 @@ import { toDelivery } from '../memory/to-delivery.ts'
 import type { Delivery } from '../model/delivery.ts'
 import { ConfigurationError, RetryableError } from '../model/errors.ts'
 import type { InboxGuardOptions } from '../options/options.ts'
+import { unwrapCloudEvent } from './cloud-event.ts'
+import { unwrapConfluent } from './confluent.ts'
 import { debezium, debeziumKey } from './debezium.ts'
-import {
-  type S3Pointer,
-  unwrapCloudEvent,
-  unwrapConfluent,
-  unwrapMassTransit,
-  unwrapS3Pointer,
-} from './envelopes.ts'
+import { type S3Pointer, unwrapMassTransit, unwrapS3Pointer } from './envelopes.ts'
 import { type Identified, identify } from './identify.ts'
 import { s3Key } from './s3-key.ts'
 
@@ -197,7 +193,7 @@ describe('debezium()', () => {
   })
 
   test('skips tombstones, also beside a skip of the user', async () => {
-    const tombstone = bytesOf(new Uint8Array(), { headers: { id } })
+    const tombstone = bytesOf(new Uint8Array(), { headers: {} })
     expect(await run(tombstone, { decode })).toEqual({ kind: 'skipped' })
     const skip = ({ payload }: { readonly payload: unknown }): boolean => payload === 1
     expect(await run(tombstone, { decode, skip })).toEqual({ kind: 'skipped' })
@@ -276,6 +272,35 @@ describe('unwrapConfluent()', () => {
     expect(await run(bytesOf(wire), { decode, eventKey })).toMatchObject({
       payload: { schemaId: 300, value: { a: 1 }, length: wire.byteLength },
     })
+  })
+
+  // Red when only the body is looked at: each record of a serializer that writes headers is dead.
+  test('reads the id of the schema in a header, a number or a GUID', async () => {
+    const guid = Buffer.from('0102030405060708090a0b0c0d0e0f10', 'hex')
+    const of = (header: unknown, text = '{"a":1}'): Delivery =>
+      bytesOf(Buffer.from(text), {
+        raw: { message: { headers: { __value_schema_id: header } } },
+      })
+    const schemaId = '01020304-0506-0708-090a-0b0c0d0e0f10'
+    const inHeader = Buffer.of(1, ...guid)
+    for (const header of [inHeader, [Buffer.of(1), inHeader]]) {
+      expect(await run(of(header), { decode, eventKey })).toMatchObject({
+        payload: { schemaId, value: { a: 1 }, length: 7 },
+      })
+    }
+    expect(await run(of(Buffer.of(0, 0, 0, 1, 44)), { decode, eventKey })).toMatchObject({
+      payload: { schemaId: 300, value: { a: 1 } },
+    })
+    // The message indexes of Protobuf follow the id, also in the header.
+    const indexes = Buffer.of(1, ...guid, ...Buffer.from('{"a"'))
+    expect(await run(of(indexes, ':1}'), { decode, eventKey })).toMatchObject({
+      payload: { schemaId, value: { a: 1 }, length: 3 },
+    })
+    for (const header of [undefined, 'text', Buffer.of(1, 2), Buffer.of(2, ...guid)]) {
+      expect(await run(of(header), { decode, eventKey })).toMatchObject({
+        reason: 'invalid-payload',
+      })
+    }
   })
 
   test('hands out a tombstone as null', async () => {

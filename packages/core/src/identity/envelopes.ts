@@ -1,9 +1,8 @@
 import { afterAnswer } from '../concurrency/maybe-async.ts'
-import type { Delivery } from '../model/delivery.ts'
-import { ConfigurationError, InvalidPayloadError, RetryableError } from '../model/errors.ts'
+import { RetryableError } from '../model/errors.ts'
 import type { Resolver } from '../options/options.ts'
-import { type Decode, type Unwrap, withTraits } from './envelope-traits.ts'
-import { type Fields, fieldAsJson, fieldsOf, isText, jsonOf, parsedIf } from './json-fields.ts'
+import { type Decode, named, nameOf, requireFunction, withTraits } from './envelope-traits.ts'
+import { decodedBy, type Fields, fieldAsJson, fieldsOf, isText, parsedIf } from './json-fields.ts'
 import { ownResolver } from './resolvers.ts'
 
 /**
@@ -24,13 +23,16 @@ import { ownResolver } from './resolvers.ts'
 export function unwrapMassTransit<Decoded = unknown>(decode?: Decode<Decoded>): Decode<Decoded> {
   const unwrap: Decode<Decoded> = (body, delivery) => {
     const envelope = readMassTransit(body)
-    if (envelope === undefined) return decoded(body, delivery, decode)
+    if (envelope === undefined) return decodedBy(decode, body, delivery)
     // The message is parsed already.
     return decode === undefined
       ? (envelope['message'] as Decoded)
       : decode(fieldAsJson(body, 'message'), delivery)
   }
-  return withTraits(unwrap, { eventKey: massTransitKey() })
+  return withTraits(unwrap, {
+    name: `unwrapMassTransit(${nameOf(decode)})`,
+    eventKey: massTransitKey(),
+  })
 }
 
 /** The `messageId` of a MassTransit envelope, or the header `MessageId` of a message that was sent without an envelope. */
@@ -44,97 +46,12 @@ export function massTransitKey(): Resolver<unknown, string> {
 
 function readMassTransit(body: Uint8Array): Fields | undefined {
   const envelope = parsedIf(body, '"messageType"')
-  const { message, messageId, messageType } = envelope
-  return Array.isArray(messageType) && isText(messageId) && message !== undefined
-    ? envelope
-    : undefined
+  return writtenInMassTransit(envelope) === undefined ? undefined : envelope
 }
 
-/**
- * For the option `decode`: the payload is the `data` of a CloudEvent, in the structured mode (the event is a JSON body)
- * and in the binary mode (the data is the body). The event key is `source` and `id` in both: see {@link cloudEventKey}.
- *
- * `data_base64` is decoded like a body: as JSON where `datacontenttype` is JSON or left out, else it stays bytes.
- *
- * @param decode - Decodes the bytes of the data. @defaultValue JSON
- * @see https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/formats/json-format.md#31-handling-of-data
- */
-export function unwrapCloudEvent<Decoded = unknown>(): Unwrap<Decoded>
-export function unwrapCloudEvent<Decoded>(decode: Decode<Decoded>): Decode<Decoded>
-export function unwrapCloudEvent<Decoded>(decode?: Decode<Decoded>): Decode<Decoded> {
-  return (body, delivery) => {
-    const event = readCloudEvent(body)
-    if (event === undefined) return decoded(body, delivery, decode)
-    const { data, data_base64: base64 } = event
-    if (typeof base64 === 'string') {
-      const bytes = new Uint8Array(Buffer.from(base64, 'base64'))
-      if (decode === undefined && !isJsonData(event)) return bytes as Decoded
-      return decoded(bytes, delivery, decode)
-    }
-    if (decode === undefined) return (data ?? null) as Decoded
-    if (data === undefined) return decode(new Uint8Array(), delivery)
-    const isText = typeof data === 'string' && !isJsonData(event)
-    return decode(isText ? Buffer.from(data) : fieldAsJson(body, 'data'), delivery)
-  }
-}
-
-const JSON_TYPE = /^[^/;]+\/(?:[^;]+\+)?json\s*(?:;|$)/i
-
-const isJsonData = ({ datacontenttype: type }: Fields): boolean =>
-  typeof type !== 'string' || JSON_TYPE.test(type)
-
-/** A CloudEvent of the structured mode; undefined for any other body. */
-export function readCloudEvent(body: Uint8Array): Fields | undefined {
-  const event = parsedIf(body, '"specversion"')
-  return isText(event['specversion']) ? event : undefined
-}
-
-/** A message in the wire format of Confluent's serializers. */
-export interface ConfluentMessage {
-  /** The id of the schema in the registry. */
-  readonly schemaId: number
-  /** What follows the id. In Protobuf, the message indexes come first. */
-  readonly bytes: Uint8Array
-  /** The whole body, for clients of a registry that read the id themselves. */
-  readonly body: Uint8Array
-}
-
-const WIRE_MAGIC = 0
-const WIRE_PREFIX_BYTES = 5
-
-/**
- * For the option `decode`: takes the wire format of Confluent's serializers apart and hands the message to the client of
- * your schema registry. A body in another format is dead-lettered at once, and while the registry is down messages are
- * retried. A tombstone (an empty body) is null.
- *
- * @param decode - Reads the message. A promise is awaited, within `deadlineMs`.
- * @see https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html#wire-format
- *
- * @example
- * ```ts
- * import { unwrapConfluent } from '@onceward/core'
- *
- * declare const schemaOf: (id: number) => Promise<{ fromBuffer(bytes: Buffer): unknown }>
- *
- * const decode = unwrapConfluent(async ({ schemaId, bytes }) =>
- *   (await schemaOf(schemaId)).fromBuffer(Buffer.from(bytes)),
- * )
- * ```
- */
-export function unwrapConfluent<Decoded>(
-  decode: (message: ConfluentMessage, delivery: Delivery) => Decoded | Promise<Decoded>,
-): Decode<Decoded | null> {
-  requireFunction('unwrapConfluent', decode)
-  return (body, delivery) => {
-    if (body.byteLength === 0) return null
-    if (body.byteLength < WIRE_PREFIX_BYTES || body[0] !== WIRE_MAGIC) {
-      throw new InvalidPayloadError(
-        'The body is not in the wire format of Confluent: it must begin with a zero byte and the four bytes of a schema id. Check the serializer of the producer.',
-      )
-    }
-    const schemaId = new DataView(body.buffer, body.byteOffset).getUint32(1)
-    return decode({ schemaId, bytes: body.subarray(WIRE_PREFIX_BYTES), body }, delivery)
-  }
+/** What the producer wrote of a MassTransit envelope: addresses, host, headers and times belong to each send. */
+export function writtenInMassTransit({ message, messageId, messageType }: Fields): unknown {
+  return Array.isArray(messageType) && isText(messageId) ? message : undefined
 }
 
 /** Where the extended client of SQS has put a body that was too large for the queue. */
@@ -175,40 +92,26 @@ export function unwrapS3Pointer<Decoded = unknown>(
   decode?: Decode<Decoded>,
 ): Decode<Decoded> {
   requireFunction('unwrapS3Pointer', fetch)
-  return (body, delivery) => {
+  return named('unwrapS3Pointer', decode, (body, delivery) => {
     const pointer = readS3Pointer(body)
-    if (pointer === undefined) return decoded(body, delivery, decode)
+    if (pointer === undefined) return decodedBy(decode, body, delivery)
     return afterAnswer(fetch(pointer), (found: unknown) => {
       if (found === undefined) {
         throw new RetryableError(
           'The S3 object of the message is not there yet. It is tried again.',
         )
       }
-      if (typeof found === 'string') return decoded(Buffer.from(found), delivery, decode)
-      if (found instanceof Uint8Array) return decoded(found, delivery, decode)
+      if (typeof found === 'string') return decodedBy(decode, Buffer.from(found), delivery)
+      if (found instanceof Uint8Array) return decodedBy(decode, found, delivery)
       throw new RetryableError(
         `Expected \`fetch\` of unwrapS3Pointer to return bytes or a text, got ${typeof found}. Read the stream of the object first: \`Body.transformToByteArray()\`.`,
       )
     }) as Decoded | Promise<Decoded>
-  }
+  })
 }
 
 function readS3Pointer(body: Uint8Array): S3Pointer | undefined {
   const [kind, pointer] = Object.values(parsedIf(body, '"s3BucketName"'))
   const { s3BucketName: bucket, s3Key: key } = fieldsOf(pointer)
   return POINTERS.includes(kind) && isText(bucket) && isText(key) ? { bucket, key } : undefined
-}
-
-/** By the user's decoder, or as JSON. */
-function decoded<Decoded>(
-  body: Uint8Array,
-  delivery: Delivery,
-  decode: Decode<Decoded> | undefined,
-): Decoded | Promise<Decoded> {
-  return decode === undefined ? (jsonOf(body) as Decoded) : decode(body, delivery)
-}
-
-function requireFunction(caller: string, value: unknown): void {
-  if (typeof value === 'function') return
-  throw new ConfigurationError(`${caller} expected a function first, got ${typeof value}.`)
 }

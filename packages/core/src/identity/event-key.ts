@@ -47,6 +47,11 @@ export function toEventKey(value: unknown, name = 'event key'): EventKey | undef
   return storedKey(value) as EventKey
 }
 
+/** The resolver's kind, then each part after its length, so that no two lists of parts have the same key. */
+export function compose(kind: string, ...parts: readonly string[]): string {
+  return `${kind}${parts.map((part) => `:${Buffer.byteLength(part)}:${part}`).join('')}`
+}
+
 const invalid = (name: string, problem: string): InvalidPayloadError =>
   new InvalidPayloadError(`The ${name} ${problem}.`)
 

@@ -7,8 +7,14 @@ import { toDelivery } from '../memory/to-delivery.ts'
 import type { Fingerprint } from '../model/brands.ts'
 import { isConflict } from '../model/state-machine.ts'
 import type { FingerprintRule } from '../options/resolved-options.ts'
+import { unwrapEventBridge, unwrapSns } from './aws-envelopes.ts'
+import { unwrapCloudEvent } from './cloud-event.ts'
+import { unwrapConfluent } from './confluent.ts'
+import { debezium } from './debezium.ts'
 import { decodeByUser, decodeJson } from './decode.ts'
+import { unwrapMassTransit, unwrapS3Pointer } from './envelopes.ts'
 import { FINGERPRINT_RULES, fingerprintOf, fingerprintRuleOf } from './fingerprint.ts'
+import { losslessJson } from './lossless-json.ts'
 
 interface Given {
   readonly rule?: FingerprintRule | undefined
@@ -23,7 +29,8 @@ async function printOf(text: string, given: Given = {}): Promise<Fingerprint> {
     ? decodeJson(body)
     : decodeByUser({ body, delivery: toDelivery(null, { body }) }, decode, rule))
   const payload = 'payload' in given ? given.payload : decoded.value
-  return fingerprintOf(rule, { body, decoded, payload })
+  const version = typeof rule === 'function' ? 2 : fingerprintRuleOf(rule, decode)
+  return fingerprintOf(rule, { body, decoded, payload, version })
 }
 
 const versionOf = (print: Fingerprint): number => Number(BigInt.asUintN(8, print))
@@ -87,9 +94,8 @@ test.each<[string, unknown]>([
   ['a number in an object', [Object(3)]],
 ])('is taken of the text of the library for %s', (_, value) => {
   const decoded = { value, isExact: true }
-  expect(fingerprintOf('body', { body: Buffer.from('x'), decoded, payload: value })).toBe(
-    printByLibrary(value, 'x'),
-  )
+  const content = { body: Buffer.from('x'), decoded, payload: value, version: 1 }
+  expect(fingerprintOf('body', content)).toBe(printByLibrary(value, 'x'))
 })
 
 /** @param body - Taken for a value without a canonical text, as a lone surrogate is. */
@@ -117,12 +123,45 @@ test('is a signed 64-bit integer with the version of its rule in the low 8 bits'
 })
 
 test('numbers its rules, one byte each, none twice', () => {
-  expect(FINGERPRINT_RULES).toEqual({ none: 0, body: 1, function: 2 })
-  expect([
-    fingerprintRuleOf('none'),
-    fingerprintRuleOf('body'),
-    fingerprintRuleOf(() => 1),
-  ]).toEqual([0, 1, 2])
+  // A number that is taken for another rule would make conflicts of what older versions stored.
+  expect(FINGERPRINT_RULES).toEqual({
+    ...{ none: 0, body: 1, function: 2 },
+    ...{ sns: 3, eventBridge: 4, massTransit: 5, cloudEvent: 6, s3: 7 },
+  })
+})
+
+describe('the version of a guard', () => {
+  const mine = (body: Uint8Array): unknown => JSON.parse(String(body))
+  const other = (body: Uint8Array): unknown => JSON.parse(String(body)).event
+  const registry = (message: { readonly bytes: Uint8Array }): unknown => message.bytes
+  const amount = (payload: unknown): unknown => Object(payload).amount
+  const DECODERS: readonly unknown[] = [
+    ...[losslessJson(), unwrapSns(), unwrapSns(losslessJson()), unwrapSns(mine)],
+    ...[unwrapEventBridge(), unwrapEventBridge(losslessJson()), unwrapCloudEvent()],
+    ...[unwrapCloudEvent(mine), unwrapMassTransit(), unwrapMassTransit(mine), debezium()],
+    ...[debezium(unwrapConfluent(registry)), unwrapConfluent(registry), mine, other],
+    unwrapS3Pointer(() => undefined),
+  ]
+
+  // Red when a first `decode` keeps the version: every event that waits is a conflict, and its effect never happens.
+  test('differs for each decoder, and is the same in each process', () => {
+    const versions = DECODERS.map((decode) => fingerprintRuleOf('body', decode))
+    expect(new Set([0, 1, 2, 3, 4, 5, 6, 7, ...versions]).size).toBe(8 + DECODERS.length)
+    // Rows have these numbers.
+    expect(fingerprintRuleOf('body', losslessJson())).toBe(57)
+    expect(fingerprintRuleOf('body', unwrapSns())).toBe(205)
+    for (const version of versions) expect(version).toBeLessThan(256)
+  })
+
+  test('is that of rows of earlier versions if nothing of the user reads the body', () => {
+    expect(fingerprintRuleOf('body', undefined)).toBe(1)
+    expect(fingerprintRuleOf('none', mine)).toBe(0)
+  })
+
+  test('differs for each function that the user compares by', () => {
+    const rules = [() => 1, amount].map((rule) => fingerprintRuleOf(rule, undefined))
+    expect(new Set([...rules, fingerprintRuleOf(amount, mine)]).size).toBe(3)
+  })
 })
 
 describe('of the body', () => {

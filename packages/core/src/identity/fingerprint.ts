@@ -7,24 +7,45 @@ import type { FingerprintRule } from '../options/resolved-options.ts'
 import { WrongAnswerError } from '../options/wrong-answer.ts'
 import { readHex } from '../support/hex.ts'
 import type { Decoded } from './decode.ts'
+import { nameOf } from './envelope-traits.ts'
+import { type EnvelopeFormat, writtenPart } from './written.ts'
 
 /**
  * Versions of the fingerprint rules. Each version is kept, because every row stores one. A change in what is
  * hashed needs a new number; otherwise every redelivery across the change would be a conflict.
  */
-export const FINGERPRINT_RULES: Readonly<Record<'none' | 'body' | 'function', number>> =
-  Object.freeze({
-    /** No fingerprint, and so never a conflict. */
-    none: 0,
-    /** SHA-256 over the RFC 8785 text of the decoded body, or over the raw body if that text would lose something. */
-    body: 1,
-    /** SHA-256 over the RFC 8785 text of the user's function's result, or over no bytes if the result is undefined. */
-    function: 2,
-  } as const)
+export const FINGERPRINT_RULES: Readonly<
+  Record<'none' | 'body' | 'function' | EnvelopeFormat, number>
+> = Object.freeze({
+  /** No fingerprint, and so never a conflict. */
+  none: 0,
+  /** SHA-256 over the RFC 8785 text of the decoded body, or over the raw body if that text would lose something. */
+  body: 1,
+  /** Of earlier versions: SHA-256 over the RFC 8785 text of the result of the user's function. See {@link fingerprintRuleOf}. */
+  function: 2,
+  /** As `body`, of what the producer wrote in an envelope. */
+  sns: 3,
+  eventBridge: 4,
+  massTransit: 5,
+  cloudEvent: 6,
+  s3: 7,
+} as const)
 
-/** The version that a guard registers. Fingerprints of different rules cannot be compared. */
-export const fingerprintRuleOf = (rule: FingerprintRule): number =>
-  FINGERPRINT_RULES[typeof rule === 'function' ? 'function' : rule]
+/** The versions behind are those of guards with a function in `decode` or `fingerprint`. */
+const LEAST_NAMED = 32
+const NAMED = 256 - LEAST_NAMED
+
+/**
+ * The version that a guard registers. Fingerprints of different rules cannot be compared. With another `decode` or another
+ * function the same message has another fingerprint, so their names or their source code make the version: a change of them
+ * must not turn redeliveries of all events that wait into conflicts. Two of them have the same version by chance once in 224
+ * times, but none has that of a guard without a function.
+ */
+export function fingerprintRuleOf(rule: FingerprintRule, decode: unknown): number {
+  if (rule === 'none' || (rule === 'body' && decode === undefined)) return FINGERPRINT_RULES[rule]
+  const digest = hash('sha256', JSON.stringify([nameOf(rule), nameOf(decode)]), 'hex')
+  return LEAST_NAMED + (Number.parseInt(digest.slice(0, 8), 16) % NAMED)
+}
 
 export interface Fingerprinted {
   readonly body: Uint8Array
@@ -32,31 +53,40 @@ export interface Fingerprinted {
   readonly decoded: Decoded
   /** The payload from after the schema. */
   readonly payload: unknown
+  /** Of the guard: see {@link fingerprintRuleOf}. */
+  readonly version: number
 }
 
 /**
  * The fingerprint of a payload, a signed 64-bit integer: the leading 56 bits of a SHA-256, then 8 bits for the version
- * of the rule ({@link FINGERPRINT_RULES}). Headers are left out, because they change with each hop.
+ * of the rule. Headers are left out, because they change with each hop.
  */
 export function fingerprintOf(
   rule: FingerprintRule,
-  { body, decoded, payload }: Fingerprinted,
+  { body, decoded, payload, version }: Fingerprinted,
 ): MaybeAsync<Fingerprint> {
   if (rule === 'none') return 0n as Fingerprint
-  if (typeof rule === 'function') return fingerprintBy(rule, payload)
-  const text = canonicalText(decoded)
+  if (typeof rule === 'function') return fingerprintBy(rule, payload, version)
+  const known = 'compared' in decoded ? undefined : writtenPart(decoded.value)
+  const compared =
+    known === undefined
+      ? decoded
+      : { compared: known.part, isExact: decoded.isExact, value: decoded.value }
+  const text = canonicalText(compared)
   // The body of a copy differs in what is not compared, and then nothing is left to compare.
-  if (text === undefined && 'compared' in decoded) return 0n as Fingerprint
-  return toFingerprint(rule, digestOf(text ?? body))
+  if (text === undefined && 'compared' in compared) return 0n as Fingerprint
+  const isPlain = known === undefined || version !== FINGERPRINT_RULES.body
+  return toFingerprint(isPlain ? version : FINGERPRINT_RULES[known.format], digestOf(text ?? body))
 }
 
 function fingerprintBy(
   rule: (payload: unknown) => unknown,
   payload: unknown,
+  version: number,
 ): MaybeAsync<Fingerprint> {
   return afterAnswer(rule(payload), (seen) => {
     if (typeof seen === 'function' || typeof seen === 'symbol') refuse(seen)
-    return toFingerprint(rule, digestOf(answerText(seen)))
+    return toFingerprint(version, digestOf(answerText(seen)))
   })
 }
 
@@ -90,9 +120,9 @@ function refuse(answer: unknown): never {
   throw new WrongAnswerError('fingerprint', answer)
 }
 
-function toFingerprint(rule: FingerprintRule, digestInHex: string): Fingerprint {
+function toFingerprint(version: number, digestInHex: string): Fingerprint {
   readHex(digestInHex, BITS)
-  BITS.setInt8(7, FINGERPRINT_RULES[typeof rule === 'function' ? 'function' : rule])
+  BITS.setUint8(7, version)
   return BITS.getBigInt64(0) as Fingerprint
 }
 

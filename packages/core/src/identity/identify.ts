@@ -255,7 +255,7 @@ function split(reading: Reading): MaybeAsync<Identified | undefined> {
 function takeBodyFingerprint(reading: Reading): MaybeAsync<undefined> {
   const { body, decoded, delivery, options, payload } = reading
   if (options.fingerprint !== 'body' || delivery.place !== undefined) return undefined
-  const content = { body, decoded, payload }
+  const content = { body, decoded, payload, version: options.fingerprintRule }
   return andThen(fingerprintOf('body', content), (fingerprint) => {
     reading.fingerprint = fingerprint
     return undefined
@@ -357,7 +357,7 @@ function takeFingerprint(reading: Reading): MaybeAsync<Identified> {
   if (fingerprint !== undefined) return toIdentified(reading, key, fingerprint)
   // One place has one record.
   const rule = reading.delivery.place === undefined ? options.fingerprint : 'none'
-  const content = { body, decoded, payload }
+  const content = { body, decoded, payload, version: options.fingerprintRule }
   const taking =
     typeof rule === 'function'
       ? callUserFunction(reading, 'fingerprint', () => fingerprintOf(rule, content))

@@ -44,8 +44,9 @@ test.each([
       seen.push(Buffer.from(raw).equals(Buffer.from(body)))
       return JSON.parse(Buffer.from(bytes).toString())
     }
-    const plain = await run(sent(undefined))
     for (const given of [{}, { decode }]) {
+      const plain = await run(sent(undefined), given)
+      seen.length = 0
       const identified = await run(sent(encoding, body), given)
       expect(identified).toMatchObject({ kind: 'identified', payload: { orderId: 'o-1' } })
       const { event } = identified as Extract<Identified, { kind: 'identified' }>

@@ -1,5 +1,7 @@
+import type { Delivery } from '../model/delivery.ts'
 import { InvalidPayloadError } from '../model/errors.ts'
 import { decodeJson } from './decode.ts'
+import type { Decode } from './envelope-traits.ts'
 
 /** The fields of something that another system wrote. */
 export type Fields = Readonly<Record<string, unknown>>
@@ -26,6 +28,15 @@ export function parsed(text: string): Fields {
 
 /** The default of envelopes for what they wrap: JSON in UTF-8. */
 export const jsonOf = (body: Uint8Array): unknown => decodeJson(body).value
+
+/** By the user's decoder, or as JSON. */
+export function decodedBy<Decoded>(
+  decode: Decode<Decoded> | undefined,
+  body: Uint8Array,
+  delivery: Delivery,
+): Decoded | Promise<Decoded> {
+  return decode === undefined ? (jsonOf(body) as Decoded) : decode(body, delivery)
+}
 
 /**
  * A field of a JSON object as JSON text, with its numbers as they were written: a decoder of the user may keep what a

@@ -1,6 +1,7 @@
 import { InvalidPayloadError } from '../model/errors.ts'
 import { fromJsonText } from '../support/json-text.ts'
 import { decodeText } from './decode.ts'
+import { named } from './envelope-traits.ts'
 
 /**
  * For the option `decode`: JSON whose integers beyond 2^53 are `bigint`. `JSON.parse` rounds them, so that two ids of 64
@@ -27,7 +28,9 @@ import { decodeText } from './decode.ts'
  * ```
  */
 export function losslessJson(): (body: Uint8Array) => unknown {
-  return (body) => (body.byteLength === 0 ? null : decodeText(body, parse))
+  return named('losslessJson', undefined, (body: Uint8Array) =>
+    body.byteLength === 0 ? null : decodeText(body, parse),
+  )
 }
 
 function parse(text: string): unknown {

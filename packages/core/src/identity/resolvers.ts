@@ -1,21 +1,17 @@
 import { hash } from 'node:crypto'
 import type { DecodedDelivery, Delivery } from '../model/delivery.ts'
-import { ConfigurationError, InvalidPayloadError } from '../model/errors.ts'
+import { ConfigurationError } from '../model/errors.ts'
 import type { Resolver } from '../options/options.ts'
 import { readEventBridge, readSnsEnvelope } from './aws-envelopes.ts'
-import { fieldsOf, isText, parsedIf } from './json-fields.ts'
-
-/** How transports spell the attributes of a CloudEvent. AMQP 0-9-1 has no CloudEvents binding, so several are in use. */
-const CLOUD_EVENT_HEADERS = ['ce_', 'ce-', 'cloudevents:', 'cloudevents_'].map((prefix) => ({
-  source: `${prefix}source`,
-  id: `${prefix}id`,
-}))
+import { binaryCloudEvent, structuredCloudEvent } from './cloud-event.ts'
+import { compose } from './event-key.ts'
 
 /**
  * The key of a CloudEvent: its `source` and `id` together, because an id is unique only per source.
  *
  * Reads the binary mode (`ce_id`, `ce-id`, `cloudEvents:id`, `cloudEvents_id` and their sources among the headers),
- * then the structured mode (a body of content type `application/cloudevents+json`, or one with `specversion`).
+ * then the structured mode (a body of content type `application/cloudevents+json`, or one with `specversion`). `ce-` is the
+ * spelling of HTTP, whose values are percent-encoded and may be quoted: all spellings of an id are one id.
  *
  * @see https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/spec.md#id
  */
@@ -107,49 +103,9 @@ export function positionOf({ source }: Pick<Delivery, 'source'>): string | undef
   return compose('position', ...parts, ...(incarnation === undefined ? [] : [incarnation]))
 }
 
-/** The resolver's kind, then each part after its length, so that no two lists of parts have the same key. */
-export function compose(kind: string, ...parts: readonly string[]): string {
-  return `${kind}${parts.map((part) => `:${Buffer.byteLength(part)}:${part}`).join('')}`
-}
-
 /** Own properties only, so that a header named `constructor` is not `Object.prototype.constructor`. */
 function read(headers: Delivery['headers'], name: string): string | undefined {
   return Object.hasOwn(headers, name) ? headers[name] : undefined
-}
-
-function binaryCloudEvent({ headers }: Pick<Delivery, 'headers'>): string | undefined {
-  for (const { source, id } of CLOUD_EVENT_HEADERS) {
-    // Most messages do not have these headers.
-    if (!Object.hasOwn(headers, source)) continue
-    const key = toCloudEventKey(headers[source], read(headers, id))
-    if (key !== undefined) return key
-  }
-  return undefined
-}
-
-const STRUCTURED = /^application\/cloudevents\+json\s*(;|$)/i
-
-function structuredCloudEvent(
-  { body, contentType }: Delivery,
-  decoded: unknown,
-): string | undefined {
-  const { specversion, source, id } = fieldsOf(decoded)
-  const isStructured = typeof specversion === 'string' || STRUCTURED.test(contentType ?? '')
-  const found = isStructured ? toCloudEventKey(source, id) : undefined
-  if (found !== undefined) return found
-  // A decoder such as `unwrapCloudEvent` has kept only the data.
-  const event = parsedIf(body, '"specversion"')
-  return isText(event['specversion']) ? toCloudEventKey(event['source'], event['id']) : undefined
-}
-
-function toCloudEventKey(source: unknown, id: unknown): string | undefined {
-  if (source === undefined || id === undefined) return undefined
-  if (typeof source === 'string' && typeof id === 'string' && source !== '' && id !== '') {
-    return compose('cloudevent', source, id)
-  }
-  throw new InvalidPayloadError(
-    'The source and id of a CloudEvent must be strings that are not empty.',
-  )
 }
 
 /** What a resolver of onceward itself reads a message with. Resolvers of the user have nothing there. */

@@ -1,7 +1,8 @@
 import { InvalidPayloadError } from '../model/errors.ts'
 import type { Resolver } from '../options/options.ts'
-import { fieldsOf, isText } from './json-fields.ts'
-import { compose, ownResolver } from './resolvers.ts'
+import { compose } from './event-key.ts'
+import { type Fields, fieldsOf, isText } from './json-fields.ts'
+import { ownResolver } from './resolvers.ts'
 
 /**
  * The key of an S3 event: bucket, object key and `sequencer`, or for events without a sequencer the kind of the event, the
@@ -34,6 +35,17 @@ export function s3Key(): Resolver<unknown, string> {
     if (!isText(eventName) || !isText(eventTime)) return undefined
     return compose('s3', ...place, eventName, String(versionId ?? version ?? ''), eventTime)
   })
+}
+
+/**
+ * What happened to the object. A bucket with two configurations sends one change twice, with another configuration id.
+ */
+export function writtenInS3(fields: Fields): unknown {
+  const { Records } = fields
+  const record = Array.isArray(Records) && Records.length === 1 ? fieldsOf(Records[0]) : fields
+  const { bucket, object } = fieldsOf(record['s3'])
+  if (!isText(fieldsOf(bucket)['name']) || !isText(fieldsOf(object)['key'])) return undefined
+  return { eventName: record['eventName'], object }
 }
 
 function recordOf(decoded: unknown): unknown {

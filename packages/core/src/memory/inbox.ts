@@ -126,7 +126,7 @@ export class MemorySession<Tx> implements InboxSession<Tx> {
       const fields = { consumer, registered, fingerprintRule }
       logger.warn(
         fields,
-        'another guard of this consumer uses another fingerprint rule: use the same rule in all processes',
+        'another guard of this consumer has another `fingerprint` or `decode`: conflicts between their events are not detected. Use the same in all processes',
       )
     }
     store.rules.set(consumer, fingerprintRule)

@@ -169,7 +169,7 @@ export interface CommonOptions<Payload, Decoded> {
   readonly orderingKey?: Resolver<NoInfer<Payload>> | undefined
   /**
    * What distinguishes a duplicate from a conflict (another payload under a used key). Default: `'body'`, the decoded body before
-   * the schema, as canonical JSON (RFC 8785). Set a function if producers stamp each send. `'none'` compares nothing.
+   * the schema, and of an envelope what its producer wrote, as canonical JSON (RFC 8785). Set a function if producers stamp each send. `'none'` compares nothing.
    */
   readonly fingerprint?: 'body' | 'none' | ((payload: NoInfer<Payload>) => unknown) | undefined
   /**

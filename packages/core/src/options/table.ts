@@ -149,7 +149,7 @@ export const OPTIONS: OptionTable = {
     default: 'body',
     rule: either(oneOf('body', 'none'), aFunction),
     meaning:
-      'What is compared to tell a duplicate from a conflict (another payload under a used key).',
+      "What is compared to tell a duplicate from a conflict (another payload under a used key). 'body' is the decoded body, and of an envelope what its producer wrote.",
     reason:
       "The decoded body before the schema, so that a new default in the schema does not turn redeliveries into conflicts. Set a function if producers stamp each send ('sentAt').",
   },

@@ -23,18 +23,8 @@ export function cloudEventId({
   bytes: body,
   headers,
 }: Pick<HttpRequest, 'headers' | 'bytes'>): string | undefined {
-  const [source, id] = ['ce-source', 'ce-id'].map((name) => decoded(headers.get(name)))
-  const named = source === undefined || id === undefined ? {} : { 'ce-source': source, 'ce-id': id }
+  const [source, id] = [headers.get('ce-source'), headers.get('ce-id')]
+  const named = source === null || id === null ? {} : { 'ce-source': source, 'ce-id': id }
   const delivery = { body, headers: named, source: { broker: 'http', queue: '' } }
   return cloudEventKey()({ ...delivery, payload: undefined })
-}
-
-/** The HTTP binding writes what a header cannot hold as `%XX`. */
-function decoded(value: string | null): string | undefined {
-  if (value === null) return undefined
-  try {
-    return decodeURIComponent(value)
-  } catch {
-    return value
-  }
 }

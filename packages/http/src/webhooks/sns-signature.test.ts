@@ -229,6 +229,11 @@ describe('cloudEventId()', () => {
   test('reads both modes, and what the HTTP binding encodes', () => {
     expect(idOf({ 'ce-source': '/a%20b', 'ce-id': '7' })).toBe('cloudevent:4:/a b:1:7')
     expect(idOf({ 'ce-source': '100%', 'ce-id': '7' })).toBe('cloudevent:4:100%:1:7')
+    // Red when quotes are taken as a part of the id: two spellings are two events.
+    for (const id of ['"A 1"', '"A\\ 1"', 'A%201', '"A%201"']) {
+      expect(idOf({ 'ce-source': '/a', 'ce-id': id })).toBe('cloudevent:2:/a:3:A 1')
+    }
+    expect(idOf({ 'ce-source': '/a', 'ce-id': 'A%25201' })).toBe('cloudevent:2:/a:5:A%201')
     const structured = { specversion: '1.0', source: '/a b', id: '7', data: {} }
     const body = new TextEncoder().encode(JSON.stringify(structured))
     expect(idOf({ 'content-type': 'application/cloudevents+json' }, body)).toBe(

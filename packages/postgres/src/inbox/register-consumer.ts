@@ -73,7 +73,7 @@ function warnOfDisagreement(registered: Registered, registration: ConsumerRegist
   if (formerRule !== null && formerRule !== fingerprintRule) {
     logger.warn(
       { consumer, formerRule, fingerprintRule },
-      'another guard of this consumer uses another fingerprint rule: conflicts between their events are not detected',
+      'another guard of this consumer has another `fingerprint` or `decode`: conflicts between their events are not detected. Use the same in all processes',
     )
   }
   if (registered.dedupWindowMs > dedupWindowMs) {

@@ -144,7 +144,7 @@ async function open(
   if (ruleBefore !== '' && ruleBefore !== String(fingerprintRule)) {
     logger.warn(
       { consumer, registered: Number(ruleBefore), fingerprintRule },
-      'another guard of this consumer uses another fingerprint rule: use the same rule in all processes',
+      'another guard of this consumer has another `fingerprint` or `decode`: conflicts between their events are not detected. Use the same in all processes',
     )
   }
   const session = new RedisInboxSession({
