@@ -1,7 +1,8 @@
-import { FatalError } from '@onceward/core'
+import { FatalError, header, idempotencyKeyHeader } from '@onceward/core'
 import { memoryInbox } from '@onceward/core/memory'
 import { until } from '@onceward/testing'
 import { skipped } from '@onceward/testing/servers'
+import { Producer } from '@platformatic/kafka'
 import { describe, expect, test } from 'vitest'
 import { CLIENTS, DIFFERS, drawn, isMissing } from '../fixtures/clients.ts'
 import { billing, range, useKafka } from '../fixtures/use-kafka.ts'
@@ -92,6 +93,41 @@ function suite(name: string): void {
     expect(String(letter?.value)).toBe('{"key":"poison"}')
     expect(String(letter?.headers?.['Idempotency-Key'])).toBe('poison')
     await topics.caughtUp(guard.consumer, topic)
+    await consumption.drain()
+  })
+
+  // Red when a client gives null as no bytes: the key is empty, and the record dead.
+  test('a header of null finds no key, and the next resolver is asked', async () => {
+    const { topics } = kit
+    const topic = await topics.create()
+    const headers = { 'idempotency-key': null, order: Buffer.from('o-1') }
+    await sendRaw(kit.server.connection.brokers, topic, headers)
+    const keys: string[] = []
+    const eventKey = [idempotencyKeyHeader(), header('order')]
+    const guard = billing(({ key }) => void keys.push(key), { eventKey })
+    const consumption = await consumeKafka(client(), guard, { topics: [topic] })
+    await topics.caughtUp(guard.consumer, topic)
+    expect(keys).toEqual(['o-1'])
+    await consumption.drain()
+  })
+
+  test('a dead letter tells a header of null from an empty one', async ({ skip, task }) => {
+    skip(DIFFERS[task.name]?.[name] !== undefined)
+    const { topics } = kit
+    const topic = await topics.create()
+    const dead = await topics.create(1, {}, topics.name('dead'))
+    const headers = { 'idempotency-key': Buffer.from('k'), none: null, empty: Buffer.alloc(0) }
+    await sendRaw(kit.server.connection.brokers, topic, headers)
+    const guard = billing(() => {
+      throw new FatalError('not payable')
+    })
+    const consumption = await consumeKafka(client(), guard, {
+      topics: [topic],
+      deadLetter: { topic: dead, ...(name === 'kafkajs' ? { producer: topics.producer } : {}) },
+    })
+    const [letter] = await topics.read(dead, 1)
+    expect(String(letter?.headers?.['x-onceward-null-headers'])).toBe('["none"]')
+    expect(letter?.headers?.['empty']).toEqual(Buffer.alloc(0))
     await consumption.drain()
   })
 
@@ -250,6 +286,21 @@ function suite(name: string): void {
     expect(ran.toSorted()).toEqual(keys.toSorted())
     await after.drain()
   })
+}
+
+/** kafkajs and Confluent's client send no header of null. */
+async function sendRaw(
+  brokers: readonly string[],
+  topic: string,
+  headers: Readonly<Record<string, Buffer | null>>,
+): Promise<void> {
+  const producer = new Producer({ clientId: 'raw', bootstrapBrokers: [...brokers] })
+  const entries = Object.entries(headers).map(
+    ([name, value]) => [Buffer.from(name), value as Buffer] as const,
+  )
+  const value = Buffer.from('{"key":"o-1"}')
+  await producer.send({ messages: [{ topic, value, headers: new Map(entries) }] })
+  await producer.close()
 }
 
 /** Guards of several members, which share an inbox, and the keys that their handlers have run. */
