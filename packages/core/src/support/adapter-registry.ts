@@ -52,6 +52,7 @@ export function registerMessageTraits(broker: string, read: MessageTraits): void
 
 /** What identifies one delivery of a message that has neither a position nor an id. */
 export interface DeliveryName {
+  /** Of this delivery alone. */
   readonly id: string
   /** The delivery was stored, so that its name is the same each time it runs. */
   readonly isStored: boolean
