@@ -1,7 +1,7 @@
 import { unreservedHeaders } from '../model/delivery.ts'
 import { OutboxError } from '../model/errors.ts'
 import type { CollectedMessage, OutboxMessage } from '../model/outbox.ts'
-import { toJsonText } from './json-text.ts'
+import { payloadJson } from './outbox-payload.ts'
 import { shown } from './shown.ts'
 import { nameProblems } from './wrong-arguments.ts'
 
@@ -64,7 +64,9 @@ export function toCollected(
   if (!isTime) throw wrong(`expected \`delayMs\` to be an integer from 0 to ${YEAR_MS}`, delayMs)
   const { headerBytes, headers } = checkedHeaders(given)
   const isJson = !(message.payload instanceof Uint8Array)
-  const payload = isJson ? jsonOf(message.payload) : Uint8Array.from(message.payload as Uint8Array)
+  const payload = isJson
+    ? payloadJson(message.payload)
+    : Uint8Array.from(message.payload as Uint8Array)
   const bytes = payload.byteLength + headerBytes
   if (bytes > MESSAGE_LIMIT_BYTES) {
     throw new OutboxError(
@@ -114,19 +116,6 @@ function checkedHeaders(given: unknown): CheckedHeaders {
     headerBytes += name.length + Buffer.byteLength(value)
   }
   return { headers, headerBytes }
-}
-
-function jsonOf(payload: unknown): Uint8Array {
-  let text: string | undefined
-  try {
-    text = toJsonText(payload)
-  } catch (cause) {
-    throw new OutboxError('The payload of the message is no JSON: send plain data or bytes.', {
-      cause,
-    })
-  }
-  if (text === undefined) throw wrong('expected `payload` to be JSON or bytes', payload)
-  return Buffer.from(text)
 }
 
 /** Never shows what is inside of an object. */

@@ -23,6 +23,21 @@ function sending(...messages: readonly unknown[]) {
 }
 
 describe('the outbox of a handler', () => {
+  it('takes what JSON writes as it is meant: dates, objects of a class, fields that are undefined', async () => {
+    class Paid {
+      readonly cents = 1
+      readonly note = undefined
+    }
+    const payload = { at: new Date(0), paid: new Paid(), none: {}, list: [[]], nothing: null }
+    const { guard, inbox } = sending({ to: 'a', payload })
+    expect((await guard.process(delivery('e-1'))).kind).toBe('ack')
+    expect(inbox.sent()[0]?.payload).toEqual({
+      ...{ at: '1970-01-01T00:00:00.000Z', paid: { cents: 1 }, none: {}, list: [[]] },
+      nothing: null,
+    })
+    await guard.close()
+  })
+
   it('writes what was sent with the commit, as it was when it was sent', async () => {
     const inbox = memoryInbox()
     const guard = createGuard({ consumer: 'billing', inbox }, (_event, { outbox }) => {
@@ -157,6 +172,18 @@ describe('the outbox of a handler', () => {
     ['a destination with a space', { to: 'a b', payload: 1 }],
     ['no payload', { to: 'a' }],
     ['a payload that is no JSON', { to: 'a', payload: circular }],
+    ['a promise as payload', { to: 'a', payload: Promise.resolve(1) }],
+    ['a promise in a field', { to: 'a', payload: { rows: Promise.resolve(1) } }],
+    ['a Map', { to: 'a', payload: new Map([[1, 2]]) }],
+    ['a Set in a list', { to: 'a', payload: [new Set([1])] }],
+    ['an ArrayBuffer', { to: 'a', payload: new ArrayBuffer(8) }],
+    ['bytes in a field', { to: 'a', payload: { bytes: Uint8Array.of(1) } }],
+    ['an Error', { to: 'a', payload: Object.assign(new Error('no'), { code: 1 }) }],
+    ['NaN', { to: 'a', payload: Number.NaN }],
+    ['an infinite number in a field', { to: 'a', payload: { n: Number.POSITIVE_INFINITY } }],
+    ['a date that is none', { to: 'a', payload: { at: new Date(Number.NaN) } }],
+    ['a function in a field', { to: 'a', payload: { run: () => 1 } }],
+    ['an object without fields that is not plain', { to: 'a', payload: new WeakMap() }],
     ['a payload that is too large', { to: 'a', payload: new Uint8Array(1024 * 1024 + 1) }],
     ['an empty key', { to: 'a', payload: 1, key: '' }],
     ['a key that is too long', { to: 'a', payload: 1, key: 'k'.repeat(1_025) }],
