@@ -126,6 +126,8 @@ const FAULTS = [
   'relay-freeze',
   'replay',
   'sink-cut',
+  'sink-dislikes',
+  'sink-down',
   'sink-refuses',
 ]
 

@@ -76,6 +76,7 @@ describe.each(Object.keys(BUNDLERS))('a program bundled by %s into one file', (b
         '000003-workers.sql',
         '000004-outbox.sql',
         '000005-kafka-offsets.sql',
+        '000006-outbox-leases.sql',
       ],
       settled: {
         pg: ['processed', 'duplicate'],

@@ -59,6 +59,8 @@ export interface Fault {
     | 'relay-cut'
     | 'sink-cut'
     | 'sink-refuses'
+    | 'sink-down'
+    | 'sink-dislikes'
   readonly at: { readonly step: number } | { readonly label: string; readonly nth: number }
   /** Of a process, or of a relay. */
   readonly process: number
@@ -249,6 +251,8 @@ const OF_RELAYS = [
   'relay-cut',
   'sink-cut',
   'sink-refuses',
+  'sink-down',
+  'sink-dislikes',
 ] as const
 
 const LABELS_OF_RELAYS = [

@@ -90,6 +90,12 @@ const STRIKES: Readonly<Record<Fault['kind'], Strike>> = {
   'sink-refuses': ({ scheduler, sink }, { ms }) => {
     sink.refusesUntilMs = scheduler.nowMs + ms
   },
+  'sink-down': ({ scheduler, sink }, { ms }) => {
+    sink.downUntilMs = scheduler.nowMs + ms
+  },
+  'sink-dislikes': ({ scheduler, sink }, { ms }) => {
+    sink.dislikesUntilMs = scheduler.nowMs + ms
+  },
 }
 
 export function strike(world: World, fault: Fault, member: Member | undefined): void {

@@ -105,6 +105,15 @@ describe('the judge of the outbox', () => {
       },
     ],
     [
+      'first is counted while everything fails',
+      () => {
+        commit(first, second)
+        audit.calls('relay', [second])([undefined])
+        audit.calls('relay', [first])([{ unknown: new Error('down') }])
+        audit.counted('relay', { attempt: 0, id: first.id })
+      },
+    ],
+    [
       'first is lost',
       () => {
         commit(first)

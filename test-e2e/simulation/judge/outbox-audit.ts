@@ -1,3 +1,4 @@
+import type { Confirmation } from '@onceward/core'
 import type { CollectedMessage, EventId } from '@onceward/core/ports'
 import type { OutboxPlan } from '../faults/plan.ts'
 import { isBehind, type OutboxRow, type OutboxRows } from '../stores/outbox-rows.ts'
@@ -14,6 +15,9 @@ export function sendsOf({ sends }: OutboxPlan, index: number, key: string) {
 
 export const SINK = 'sink'
 
+/** Looks in which a message fails alone before its attempt is counted. */
+const LOOKS = 5
+
 export const textOf = ({ payload }: Pick<CollectedMessage, 'payload'>): string =>
   JSON.parse(Buffer.from(payload).toString()) as string
 
@@ -27,6 +31,11 @@ export class OutboxAudit {
   readonly #arrived = new Set<string>()
   readonly #effects = new Map<string, number>()
   readonly #refusals = new Map<string, number>()
+  #calls = 0
+  /** The last call of each relay that was confirmed. */
+  readonly #confirmed = new Map<string, number>()
+  readonly #failures: { readonly relay: string; readonly call: number; readonly id: string }[] = []
+  readonly #decided = new Set<string>()
 
   constructor(violate: (why: string) => void) {
     this.#violate = violate
@@ -85,6 +94,41 @@ export class OutboxAudit {
 
   refused({ id }: Pick<CollectedMessage, 'id'>): void {
     this.#refusals.set(id, (this.#refusals.get(id) ?? 0) + 1)
+  }
+
+  /** A call of a relay begins. The answer tells what the relay hears of it, a rejection as `down` for each message. */
+  calls(
+    relay: string,
+    some: readonly Pick<CollectedMessage, 'id'>[],
+  ): (answers: readonly Confirmation[]) => void {
+    this.#calls += 1
+    const call = this.#calls
+    return (answers) => {
+      for (const [index, answer] of answers.entries()) {
+        const id = some[index]?.id ?? ''
+        if (answer === undefined) this.#confirmed.set(relay, call)
+        else {
+          this.refused({ id })
+          if (answer.refused === undefined) this.#failures.push({ relay, call, id })
+          else this.#decided.add(id)
+        }
+      }
+    }
+  }
+
+  /**
+   * An attempt is counted, the first of its message. The destination must have decided against it, or taken another one
+   * later, or this one must have failed in some looks.
+   */
+  counted(relay: string, { attempt, id }: { readonly attempt: number; readonly id: string }): void {
+    if (attempt > 0 || this.#decided.has(id)) return
+    const failures = this.#failures.filter((one) => one.relay === relay && one.id === id)
+    const last = failures.at(-1)
+    // The relay has given up the call, and has not heard of it.
+    if (last === undefined) return
+    const hasTakenLater = (this.#confirmed.get(relay) ?? 0) > last.call
+    if (!hasTakenLater && failures.length < LOOKS)
+      this.#violate(`${this.#texts.get(id)} is counted while everything fails`)
   }
 
   removed(rows: readonly OutboxRow[]): void {

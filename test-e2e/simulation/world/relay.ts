@@ -18,6 +18,10 @@ const ATTEMPTS = 3
 /** What relays publish to. */
 export interface Sink {
   refusesUntilMs: number
+  /** Takes nothing. */
+  downUntilMs: number
+  /** Fails with the messages of one key, and does not say whose fault it is. */
+  dislikesUntilMs: number
 }
 
 export interface RelayOptions {
@@ -111,7 +115,7 @@ function tablesOf(
         for (const [bucket, { relay }] of [...leases]) if (relay === name) leases.delete(bucket)
         const lease = { relay: name, untilMs: nowMs() + leaseMs }
         for (const bucket of [...buckets, presence]) leases.set(bucket, lease)
-        return buckets
+        return new Map([[SINK, buckets]])
       }),
     giveBack: () =>
       call('give-back', () => {
@@ -129,6 +133,7 @@ function tablesOf(
     remove: (messages) => write('remove', () => audit.removed(at().remove(messages))),
     fail: (message, { attempts, delayMs }) =>
       write('fail-message', () => {
+        audit.counted(name, message)
         const isDead = at().fail(message, { attempts, dueAtMs: nowMs() + delayMs })
         const row = at().rows.get(Number(message.position))
         if (isDead && row !== undefined) audit.died(row, attempts)
@@ -143,25 +148,42 @@ function tablesOf(
   }
 }
 
-function sinkOf({ audit, database, dice, links, sink }: RelayOptions): Destination {
+const DISLIKED = 'k0'
+
+function sinkOf({ audit, database, dice, life, links, sink }: RelayOptions): Destination {
   const arrives = (message: StoredMessage): Confirmation => {
-    if (database.nowMs < sink.refusesUntilMs && dice.chance(0.7)) {
-      audit.refused(message)
-      return { refused: new Error('refused') }
-    }
+    const { nowMs } = database
+    const isDisliked = nowMs < sink.dislikesUntilMs && message.key === DISLIKED
+    if (isDisliked) return { unknown: new Error('no answer that helps') }
+    if (nowMs < sink.refusesUntilMs && dice.chance(0.7)) return { refused: new Error('refused') }
     audit.published(message, database.history.outbox)
     return undefined
   }
+  const answersOf = (some: readonly StoredMessage[]): readonly Confirmation[] => {
+    if (database.nowMs < sink.downUntilMs) {
+      const error = new Error('down')
+      if (dice.chance(0.3)) throw error
+      return some.map(() => (dice.chance(0.5) ? { unknown: error } : { down: error }))
+    }
+    // The connection ends in the middle: the relay does not know what has arrived.
+    const arriving = dice.chance(0.05) ? some.slice(0, dice.below(some.length)) : some
+    const answers = arriving.map(arrives)
+    if (arriving.length < some.length) throw new Error('the connection has ended')
+    return answers
+  }
   return {
     batch: 2,
-    publish: (messages) =>
-      links.sink.call('publish', () => {
-        const some = messages as readonly StoredMessage[]
-        // The connection ends in the middle: the relay does not know what has arrived.
-        const arriving = dice.chance(0.05) ? some.slice(0, dice.below(some.length)) : some
-        const answers = arriving.map(arrives)
-        if (arriving.length < some.length) throw new Error('the connection has ended')
+    publish: async (messages) => {
+      const some = messages as readonly StoredMessage[]
+      const heard = audit.calls(life.name, some)
+      try {
+        const answers = await links.sink.call('publish', () => answersOf(some))
+        heard(answers)
         return answers
-      }),
+      } catch (error) {
+        heard(some.map(() => ({ down: error })))
+        throw error
+      }
+    },
   }
 }

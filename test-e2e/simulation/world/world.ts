@@ -46,7 +46,7 @@ export class World {
   /** Index by process; undefined between two lives. */
   readonly members: (Member | undefined)[] = []
   readonly relays: (RelayProcess | undefined)[] = []
-  readonly sink: Sink = { refusesUntilMs: 0 }
+  readonly sink: Sink = { refusesUntilMs: 0, downUntilMs: 0, dislikesUntilMs: 0 }
   #relayLives = 0
   /** No more lives are begun. */
   isEnding = false

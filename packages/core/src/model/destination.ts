@@ -15,12 +15,19 @@ export interface OutgoingMessage {
 }
 
 /**
- * The answer of a destination for one message: `undefined` if its broker has confirmed it. `refused`: the broker has decided
- * against this message, which counts an attempt. `unknown`: the broker may or may not have it, as after a timeout.
+ * The answer of a destination for one message: `undefined` if its broker has confirmed it.
+ *
+ * - `refused`: the broker has decided against this message, which counts an attempt.
+ * - `unknown`: the broker may or may not have it, as after a timeout.
+ * - `down`: the broker takes nothing now, as without a connection, rights or a queue.
+ *
+ * After `unknown` and `down` the relay tries other messages: if one of them is confirmed, the failure is the message's and
+ * counts an attempt, otherwise the destination is down and nothing is counted.
  */
 export type Confirmation =
-  | { readonly refused: unknown; readonly unknown?: undefined }
-  | { readonly unknown: unknown; readonly refused?: undefined }
+  | { readonly refused: unknown; readonly unknown?: undefined; readonly down?: undefined }
+  | { readonly unknown: unknown; readonly refused?: undefined; readonly down?: undefined }
+  | { readonly down: unknown; readonly refused?: undefined; readonly unknown?: undefined }
   | undefined
 
 /** Where a relay publishes messages, made by the adapter of a broker. */
@@ -33,8 +40,8 @@ export interface Destination {
    */
   readonly keepsOrder?: boolean | undefined
   /**
-   * Publishes messages and waits for the broker. Answers for each message, in order. A rejection means that the
-   * destination is down: nothing is known about any of them, and they are published again.
+   * Publishes messages and waits for the broker. Answers for each message, in order. A rejection is the answer `down` for
+   * all of them. What was not confirmed in a call of several messages is published again by itself.
    *
    * @param signal - Aborted when nobody waits for the answer any more.
    */

@@ -43,8 +43,8 @@ test('status and doctor show what waits in the outbox, what was refused and what
   expect((await cli(['status'], at)).stdout).not.toContain('OUTBOX')
   await filled(at)
   // Of two relays one runs, and the lease of the other one is over.
-  await at.pool.query(`insert into onceward.outbox_leases values
-    (-1, gen_random_uuid(), now() + interval '1 hour', '{mails}'), (-2, gen_random_uuid(), now(), '{pay}')`)
+  await at.pool.query(`insert into onceward.outbox_leases (destination, bucket, relay, until) values
+    ('mails', -1, gen_random_uuid(), now() + interval '1 hour'), ('pay', -2, gen_random_uuid(), now())`)
   const { nowMs, outbox } = await answer<Status>(['status'], at)
   expect(outbox).toEqual([
     {

@@ -236,7 +236,7 @@ describe.skipIf(skipped('chromium'))('the console in a Chromium', () => {
         '{"cents":1}', 3, 'Error: queue ' || kind || e'\n    at x', now(), now() + interval '1 h', now() - interval '20 min'
       from (values ('mails', 'q1'), ('mails', 'w2'), ('mails', 'h2'), ('mails', 'x3'), ('mails', 'x4'), ('pay', 'x5')) m (to_, kind)`)
     await at.pool.query(
-      "insert into onceward.outbox_leases values (-1, gen_random_uuid(), now() + interval '1 h', '{pay}')",
+      "insert into onceward.outbox_leases (destination, bucket, relay, until) values ('pay', -1, gen_random_uuid(), now() + interval '1 h')",
     )
     const page = await open()
     await follow(page, 'Findings')

@@ -36,6 +36,7 @@ const FILES = [
   '000003-workers.sql',
   '000004-outbox.sql',
   '000005-kafka-offsets.sql',
+  '000006-outbox-leases.sql',
 ]
 
 describe('migrate', () => {

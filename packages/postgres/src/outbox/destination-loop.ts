@@ -2,9 +2,10 @@ import type { DependencyOutage, Destination } from '@onceward/core'
 import { describeError, messageOf, pauseMs } from '@onceward/core/adapter'
 import { createBreaker } from '@onceward/core/ports'
 import type { RelaySettings } from './options.ts'
-import { type Published, publish } from './publish.ts'
+import { type Outcome, Publisher } from './publish.ts'
 import { bucketRows } from './relay-sql.ts'
-import type { RelayTables } from './relay-store.ts'
+import type { RelayTables, StoredMessage } from './relay-store.ts'
+import { Verdicts } from './verdicts.ts'
 
 /** Between two looks of which the first found nothing, ms. */
 const POLLING = { baseMs: 100, maxMs: 1_000 }
@@ -33,11 +34,14 @@ export interface LoopParts {
 /** One destination of a relay. It has its own calls and breaker, so one that hangs keeps no other from its messages. */
 export class DestinationLoop {
   lastProgressAt: Date | undefined
-  inFlight = 0
   refused = 0
   published = 0
   readonly #parts: LoopParts
   readonly #breaker: ReturnType<typeof createBreaker>
+  readonly #publisher: Publisher
+  readonly #verdicts = new Verdicts()
+  /** What calls that ended after their look have left to be recorded. */
+  #late: Promise<void> = Promise.resolve()
   #isStopped = false
   #ended: Promise<void> = Promise.resolve()
   #wake: (() => void) | undefined
@@ -49,7 +53,11 @@ export class DestinationLoop {
 
   constructor(parts: LoopParts) {
     this.#parts = parts
-    this.#breaker = createBreaker(parts.settings.runtime)
+    const { callMs, concurrency: slots, runtime } = parts.settings
+    this.#breaker = createBreaker(runtime)
+    const { destination } = parts
+    const onLate = (outcomes: readonly Outcome[]): void => this.#recordLate(outcomes)
+    this.#publisher = new Publisher({ destination, runtime, slots, callMs, onLate })
   }
 
   start(): void {
@@ -66,6 +74,10 @@ export class DestinationLoop {
   wake(): void {
     this.#isWoken = true
     this.#wake?.()
+  }
+
+  get inFlight(): number {
+    return this.#publisher.inFlight
   }
 
   get name(): string {
@@ -99,34 +111,37 @@ export class DestinationLoop {
       }
       if (pause > 0) await this.#sleep(pause)
     }
+    await this.#publisher.ended()
+    await this.#late
   }
 
   /** Answers how long to wait for the next look, ms. */
   async #look(): Promise<number> {
-    const { destination, lease, name, settings, store } = this.#parts
-    const { callMs, concurrency: slots, runtime } = settings
+    const { lease, name, store } = this.#parts
     this.#isWoken = false
+    // A call that ends wakes it.
+    if (this.#publisher.isFull) return POLLING.maxMs
     const go = this.#breaker.admit()
-    if (go !== 'go') return go
+    // What failed may be the message's fault: others may leave, and so tell.
+    const suspect = go === 'go' ? undefined : this.#verdicts.failsAlone
+    if (go !== 'go' && suspect === undefined) return go
     const buckets = lease.buckets()
     if (buckets.length === 0) return this.#idleMs()
     await this.#count(buckets)
-    const messages = await store.read(name, buckets)
+    const found = await store.read(name, buckets)
+    const messages = found.filter(
+      (message) => !this.#publisher.isBusy(message) && !isBehind(message, suspect),
+    )
     if (messages.length === 0) {
-      this.#breaker.currentProbe()()
+      if (go === 'go') this.#breaker.currentProbe()()
       return this.#idleMs()
     }
     this.#empty = 0
-    this.inFlight = messages.length
-    try {
-      const mayGoOn = (): boolean => !this.#isStopped && lease.mayGoOn()
-      const publishing = { destination, runtime, slots, callMs, mayGoOn }
-      await this.#record(await publish(publishing, messages))
-    } finally {
-      this.inFlight = 0
-    }
+    const mayGoOn = (): boolean => !this.#isStopped && lease.mayGoOn()
+    const isProbe = this.#breaker.state() !== undefined
+    await this.#record(await this.#publisher.publish(messages, { mayGoOn, isProbe }))
     // Otherwise one bucket may have more.
-    return messages.length < bucketRows(buckets.length) ? POLLING.baseMs / 10 : 0
+    return found.length < bucketRows(buckets.length) ? POLLING.baseMs / 10 : 0
   }
 
   #idleMs(): number {
@@ -147,14 +162,11 @@ export class DestinationLoop {
     this.#waiting = await store.waiting(name, buckets)
   }
 
-  async #record({ confirmed, failure, refused }: Published): Promise<void> {
+  async #record(outcomes: readonly Outcome[]): Promise<void> {
+    if (outcomes.length === 0) return
     const { name, settings, store } = this.#parts
-    const { attempts, logger, runtime } = settings
-    if (confirmed.length > 0) {
-      this.lastProgressAt = new Date(runtime.now())
-      await store.remove(confirmed)
-      this.published += confirmed.length
-    }
+    const { logger, runtime } = settings
+    const { confirmed, counted, failure } = this.#verdicts.of(outcomes)
     if (failure === undefined) this.#breaker.succeeded()
     else {
       this.#breaker.failed(failure.error)
@@ -163,17 +175,35 @@ export class DestinationLoop {
         'a destination of the outbox is down; its messages wait',
       )
     }
-    for (const { error, message } of refused) {
-      this.refused += 1
-      this.#countAtMs = 0
-      const delayMs = pauseMs(REFUSED, message.attempt, runtime.random)
-      const text = describeError(error).message.slice(0, LONGEST_ERROR).replaceAll('\0', '')
-      const isDead = await store.fail(message, { attempts, delayMs, error: text })
-      const fields = { destination: name, messageId: message.id, attempt: message.attempt + 1 }
-      if (isDead) logger.error({ ...fields, err: error }, 'a message of the outbox is dead')
-      else
-        logger.warn({ ...fields, err: error }, 'a message of the outbox was refused; its key waits')
+    if (confirmed.length > 0) {
+      this.lastProgressAt = new Date(runtime.now())
+      await store.remove(confirmed)
+      this.published += confirmed.length
     }
+    for (const { error, message } of counted) await this.#fail(message, error)
+  }
+
+  /** Nobody waits for it. */
+  #recordLate(outcomes: readonly Outcome[]): void {
+    const recorded = this.#record(outcomes).catch((error: unknown) => {
+      const fields = { err: error, destination: this.#parts.name }
+      this.#parts.settings.logger.warn(fields, LOOKS_AGAIN)
+    })
+    this.#late = Promise.all([this.#late, recorded]).then(() => this.wake())
+  }
+
+  async #fail(message: StoredMessage, error: unknown): Promise<void> {
+    const { name, settings, store } = this.#parts
+    const { attempts, logger, runtime } = settings
+    this.refused += 1
+    this.#countAtMs = 0
+    const delayMs = pauseMs(REFUSED, message.attempt, runtime.random)
+    const text = describeError(error).message.slice(0, LONGEST_ERROR).replaceAll('\0', '')
+    const isDead = await store.fail(message, { attempts, delayMs, error: text })
+    const fields = { destination: name, messageId: message.id, attempt: message.attempt + 1 }
+    if (isDead) logger.error({ ...fields, err: error }, 'a message of the outbox is dead')
+    else
+      logger.warn({ ...fields, err: error }, 'a message of the outbox was refused; its key waits')
   }
 
   #sleep(ms: number): Promise<void> {
@@ -189,3 +219,8 @@ export class DestinationLoop {
     })
   }
 }
+
+const isBehind = (message: StoredMessage, other: StoredMessage | undefined): boolean =>
+  other !== undefined &&
+  (message.position === other.position ||
+    (message.lane !== undefined && message.lane === other.lane))

@@ -101,8 +101,17 @@ function checked(destinations: unknown): ReadonlyMap<string, Destination> {
     )
   }
   const wrong = all.find(([, destination]) => !hasMethod(destination, 'publish'))
-  if (wrong === undefined) return new Map(all as [string, Destination][])
-  throw new ConfigurationError(
-    `Expected \`destinations.${shown(wrong[0])}\` of startRelay to be made by a function such as \`kafkaDestination(producer, { topic })\`.`,
-  )
+  if (wrong !== undefined) {
+    throw new ConfigurationError(
+      `Expected \`destinations.${shown(wrong[0])}\` of startRelay to be made by a function such as \`kafkaDestination(producer, { topic })\`.`,
+    )
+  }
+  const named = new Map(all as [string, Destination][])
+  for (const [name, { batch }] of named) {
+    if (Number.isInteger(batch) && batch >= 1) continue
+    throw new ConfigurationError(
+      `Expected \`destinations.${shown(name)}.batch\` of startRelay to be the most messages of one call, an integer from 1 on, got \`${shown(String(batch))}\`.`,
+    )
+  }
+  return named
 }

@@ -11,10 +11,11 @@ const LOOK_BYTES = 16 * 1024 * 1024
 export interface RelayStatements {
   /** Relays decide about leases one after the other. */
   readonly lockLeases: string
+  /** `$1`: destinations, as JSON. */
   readonly readLeases: string
-  /** `$1`: the relay, `$2`: buckets, `$3`: milliseconds, `$4`: its destinations as JSON. */
+  /** `$1`: the relay, `$2`: buckets of destinations, as JSON, `$3`: milliseconds. */
   readonly takeLeases: string
-  /** `$1`: the relay, `$2`: the buckets that it keeps. */
+  /** `$1`: the relay, `$2`: what it keeps, as JSON. */
   readonly giveLeases: string
   /** Holds what is behind a message that waits, and frees what is behind none. */
   readonly hold: string
@@ -41,17 +42,19 @@ export const bucketRows = (buckets: number): number =>
 export function relayStatements(schema: string): RelayStatements {
   const table = `${schema}.outbox_messages`
   const leases = `${schema}.outbox_leases`
+  const mine = 'json_to_recordset($2::json) mine(destination text, bucket int2)'
   const isMine = 'destination = $1 and bucket = any ($2::int2[])'
   const columns =
     "position::text, message_id as id, encode(key, 'hex') as key, encode(envelope, 'hex') as envelope, encode(payload, 'hex') as payload, state::text, attempt"
   return {
     lockLeases: `select pg_advisory_xact_lock(${lockGroup(schema)}, -1)::text`,
-    readLeases: `select bucket::int4, relay::text from ${leases} where until > clock_timestamp()`,
-    takeLeases: `insert into ${leases} (bucket, relay, until, destinations)
-      select bucket, $1::uuid, clock_timestamp() + $3::float8 * interval '1 millisecond',
-        case when bucket < 0 then array(select json_array_elements_text($4::json)) end from unnest($2::int2[]) bucket
-      on conflict (bucket) do update set relay = excluded.relay, until = excluded.until, destinations = excluded.destinations`,
-    giveLeases: `delete from ${leases} where (relay = $1::uuid and bucket <> all ($2::int2[])) or until < clock_timestamp() - interval '1 hour'`,
+    readLeases: `select destination, bucket::int4, relay::text from ${leases}
+      where until > clock_timestamp() and destination in (select json_array_elements_text($1::json))`,
+    takeLeases: `insert into ${leases} (destination, bucket, relay, until)
+      select mine.destination, mine.bucket, $1::uuid, clock_timestamp() + $3::float8 * interval '1 millisecond' from ${mine}
+      on conflict (destination, bucket) do update set relay = excluded.relay, until = excluded.until`,
+    giveLeases: `delete from ${leases} l where until < clock_timestamp() - interval '1 hour'
+      or (relay = $1::uuid and not exists (select from ${mine} where mine.destination = l.destination and mine.bucket = l.bucket))`,
     hold: `update ${table} m set state = 'h' from ${table} w
       where w.state = 'w' and w.destination = $1 and w.bucket = any ($2::int2[])
         and m.state = 'q' and m.bucket = w.bucket and m.destination = w.destination and m.key = w.key and m.position > w.position`,

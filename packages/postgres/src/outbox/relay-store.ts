@@ -30,13 +30,13 @@ export interface DestinationStatus {
 /** What a relay does with its tables. The simulation has tables of its own. */
 export type RelayTables = Pick<RelayStore, keyof RelayStore>
 
-/** Who has a bucket. */
+/** Who has a bucket of a destination. */
 interface LiveLease {
   readonly bucket: number
   readonly relay: unknown
 }
 
-/** The buckets that a relay has and takes, as it reads who has which. */
+/** The buckets of a destination that a relay has and takes, as it reads who has which. */
 export function shareOf(live: readonly LiveLease[], relay: string): readonly number[] {
   const relays = new Set([...live.map((lease) => lease.relay), relay])
   const most = Math.ceil(BUCKETS / relays.size)
@@ -52,15 +52,15 @@ export class RelayStore {
   readonly #pool: PoolLike
   readonly #schema: string
   readonly #sql: RelayStatements
-  readonly #destinations: string
+  readonly #destinations: readonly string[]
   readonly #relay = randomUUID()
-  /** The row by which others see this relay and what it has, although it may have no bucket yet. */
+  /** The rows by which others see this relay and what it has, although it may have no bucket yet. */
   readonly #presence = -1 - Math.floor(Math.random() * 30_000)
 
   constructor(pool: PoolLike, schema: string, destinations: readonly string[]) {
     this.#pool = pool
     this.#schema = schema
-    this.#destinations = JSON.stringify(destinations)
+    this.#destinations = destinations
     this.#sql = relayStatements(schema)
   }
 
@@ -74,19 +74,30 @@ export class RelayStore {
     })
   }
 
-  /** Renews what this relay has and takes its share of the rest. Answers its buckets. */
-  lease(leaseMs: number): Promise<readonly number[]> {
+  /**
+   * Renews what this relay has and takes its share of the rest: of each destination, among the relays that have it. Answers its
+   * buckets by destination.
+   */
+  lease(leaseMs: number): Promise<ReadonlyMap<string, readonly number[]>> {
     return inTransaction(this.#pool, async (client) => {
       const { giveLeases, lockLeases, readLeases, takeLeases } = this.#sql
       await client.query(lockLeases)
-      const { rows } = await client.query(readLeases)
-      const live = rows.map(({ bucket, relay }) => ({ bucket: Number(bucket), relay }))
-      const buckets = shareOf(live, this.#relay)
-      const kept = arrayOf([...buckets, this.#presence])
-      const values = [this.#relay, kept, String(leaseMs), this.#destinations]
-      await client.query(takeLeases, values)
+      const { rows } = await client.query(readLeases, [JSON.stringify(this.#destinations)])
+      const shares = new Map(
+        this.#destinations.map((destination) => {
+          const live = rows.filter((row) => row['destination'] === destination)
+          const leases = live.map(({ bucket, relay }) => ({ bucket: Number(bucket), relay }))
+          return [destination, shareOf(leases, this.#relay)] as const
+        }),
+      )
+      const kept = JSON.stringify(
+        [...shares].flatMap(([destination, buckets]) =>
+          [...buckets, this.#presence].map((bucket) => ({ destination, bucket })),
+        ),
+      )
+      await client.query(takeLeases, [this.#relay, kept, String(leaseMs)])
       await client.query(giveLeases, [this.#relay, kept])
-      return buckets
+      return shares
     })
   }
 
@@ -95,7 +106,7 @@ export class RelayStore {
     const { giveLeases, lockLeases } = this.#sql
     await inTransaction(this.#pool, async (client) => {
       await client.query(lockLeases)
-      await client.query(giveLeases, [this.#relay, '{}'])
+      await client.query(giveLeases, [this.#relay, '[]'])
     })
   }
 

@@ -1,74 +1,15 @@
-import type { Confirmation, Destination, OutboxMessage, OutgoingMessage } from '@onceward/core'
-import { database, until } from '@onceward/testing'
+import type { Destination } from '@onceward/core'
+import { until } from '@onceward/testing'
 import { silent } from '@onceward/testing/conformance'
-import pg from 'pg'
-import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
-import { migrate } from '../operators/migrate.ts'
+import { expect, test } from 'vitest'
+import { recording, text, useRelays } from '../fixtures/relays.ts'
 import { wakeRelays } from '../transaction/outbox-wake.ts'
 import type { RelayOptions } from './options.ts'
 import { startRelay } from './relay.ts'
 import { RelayStore } from './relay-store.ts'
-import { sendWith } from './send-with.ts'
 
-let pool: pg.Pool
-const relays: { drain(): Promise<void> }[] = []
-
-beforeAll(async () => {
-  pool = new pg.Pool({ connectionString: (await database()).url, max: 10 })
-  await migrate(pool)
-})
-afterAll(() => pool.end())
-afterEach(async () => {
-  await Promise.all(relays.splice(0).map((relay) => relay.drain()))
-  await pool.query('delete from onceward.outbox_messages; delete from onceward.outbox_leases')
-})
-
-async function relay(destinations: RelayOptions['destinations'], over: Partial<RelayOptions> = {}) {
-  const started = await startRelay({ pool, destinations, logger: silent, ...over })
-  relays.push(started)
-  return started
-}
-
-async function send(...messages: readonly OutboxMessage[]): Promise<void> {
-  const client = await pool.connect()
-  await client.query('begin')
-  await sendWith(client, messages, { source: 'test' })
-  await client.query('commit')
-  client.release()
-}
-
-const text = ({ payload }: OutgoingMessage): string => Buffer.from(payload).toString()
-
-/** A destination that answers what it is told to, and remembers what it confirmed. */
-function recording(
-  answer: (message: OutgoingMessage) => Confirmation | Promise<Confirmation> = () => undefined,
-  batch = 10,
-): {
-  readonly destination: Destination
-  readonly got: OutgoingMessage[]
-  readonly calls: number[]
-} {
-  const got: OutgoingMessage[] = []
-  const calls: number[] = []
-  const publish: Destination['publish'] = async (messages) => {
-    calls.push(messages.length)
-    const answers: Confirmation[] = []
-    for (const message of messages) {
-      const one = await answer(message)
-      if (one === undefined) got.push(message)
-      answers.push(one)
-    }
-    return answers
-  }
-  return { got, calls, destination: { batch, publish } }
-}
-
-const left = async (where = 'true'): Promise<number> => {
-  const { rows } = await pool.query(
-    `select count(*)::int as n from onceward.outbox_messages where ${where}`,
-  )
-  return rows[0].n
-}
+const kit = useRelays()
+const { left, send, start: relay } = kit
 
 test('a message is published as it was sent, and deleted after it was confirmed', async () => {
   const { destination, got } = recording()
@@ -108,7 +49,7 @@ test('two relays share the work, and each key keeps its order', async () => {
   await relay({ a: at(0) }, lease)
   await relay({ a: at(1) }, lease)
   await until(async () => {
-    const { rows } = await pool.query(
+    const { rows } = await kit.pool.query(
       'select count(distinct relay)::int as n from onceward.outbox_leases where bucket >= 0',
     )
     return rows[0].n === 2
@@ -122,6 +63,27 @@ test('two relays share the work, and each key keeps its order', async () => {
   for (const key of keys) expect(perKey.get(key)).toEqual(inOrder)
   expect(by[0]).toBeGreaterThan(0)
   expect(by[1]).toBeGreaterThan(0)
+})
+
+// Red before: relays shared buckets whatever they published, so what was in a bucket of the other one waited for ever.
+test('relays with different destinations leave nothing behind, and share those that both have', async () => {
+  const [a, b, c] = [recording(), recording(), recording()]
+  const first = await relay({ a: a.destination, c: c.destination }, { leaseMs: 1_000 })
+  const second = await relay({ b: b.destination, c: c.destination }, { leaseMs: 1_000 })
+  const messages = Array.from({ length: 200 }, (_, n) => ({ key: `k${n}`, payload: n }))
+  for (const to of ['a', 'b', 'c']) await send(...messages.map((message) => ({ to, ...message })))
+  await until(async () => (await left()) === 0)
+  expect([a.got.length, b.got.length, c.got.length]).toEqual([200, 200, 200])
+  const countOf = async (to: string): Promise<number> => {
+    const { rows } = await kit.pool.query(
+      `select count(distinct relay)::int as n from onceward.outbox_leases where bucket >= 0 and destination = $1`,
+      [to],
+    )
+    return rows[0].n
+  }
+  await until(async () => (await countOf('c')) === 2)
+  expect([await countOf('a'), await countOf('b')]).toEqual([1, 1])
+  expect([first.health().state, second.health().state]).toEqual(['running', 'running'])
 })
 
 test('a refused message holds its key alone, and leaves in order when it is taken', async () => {
@@ -183,8 +145,8 @@ test('a delayed message leaves when it is due, and a commit in the process wakes
 })
 
 test('the messages of a relay that is gone without a word leave through another one', async () => {
-  const gone = new RelayStore(pool, '"onceward"', [])
-  expect(await gone.lease(1_500)).toHaveLength(64)
+  const gone = new RelayStore(kit.pool, '"onceward"', ['a'])
+  expect((await gone.lease(1_500)).get('a')).toHaveLength(64)
   const { destination, got } = recording()
   await relay({ a: destination }, { leaseMs: 1_000 })
   await send({ to: 'a', payload: 1 })
@@ -203,20 +165,22 @@ test('a drain waits for what is being published, and gives its buckets back', as
   await drained
   expect(got).toHaveLength(1)
   expect(await left()).toBe(0)
-  const { rows } = await pool.query('select from onceward.outbox_leases')
+  const { rows } = await kit.pool.query('select from onceward.outbox_leases')
   expect(rows).toEqual([])
 })
 
 test.each([
   ['no destination', { destinations: {} }],
   ['what is no destination', { destinations: { a: {} } }],
+  ['a destination without `batch`', { destinations: { a: { publish: async () => [] } } }],
+  ['a batch of 0', { destinations: { a: { batch: 0, publish: async () => [] } } }],
   ['a destination that no message can name', { destinations: { 'a b': recording().destination } }],
   ['no database', { pool: undefined }],
   ['an option that it does not know', { atempts: 1 }],
   ['a number out of range', { attempts: 0 }],
   ['tables that are not there', { schema: 'nowhere' }],
 ])('refuses %s', async (_what, over) => {
-  const options = { pool, destinations: { a: recording().destination }, ...over }
+  const options = { pool: kit.pool, destinations: { a: recording().destination }, ...over }
   await expect(startRelay(options as unknown as RelayOptions)).rejects.toMatchObject({
     code: 'ONCEWARD_CONFIGURATION',
   })
@@ -233,7 +197,9 @@ test('figures tell what waits by destination, and a destination that no relay ha
     { to: 'typo', payload: 2 },
     { to: 'late', payload: 3, delayMs: 60_000 },
   )
-  await pool.query("update onceward.outbox_messages set created_at = now() - interval '2 minutes'")
+  await kit.pool.query(
+    "update onceward.outbox_messages set created_at = now() - interval '2 minutes'",
+  )
   const logger = { ...silent, warn: (fields: object) => void warned.push(fields) }
   const started = await relay({ a: destination }, { logger, leaseMs: 1_000 })
   await until(() => warned.length > 0)

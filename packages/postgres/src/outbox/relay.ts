@@ -3,7 +3,7 @@ import { endsWithin } from '@onceward/core/adapter'
 import type { PoolLike } from '../client.ts'
 import { quotedSchema } from '../statements/schema-name.ts'
 import { onSent } from '../transaction/outbox-wake.ts'
-import { DestinationLoop } from './destination-loop.ts'
+import { DestinationLoop, type Lease } from './destination-loop.ts'
 import { type RelayOptions, type RelaySettings, relaySettings } from './options.ts'
 import { type DestinationStatus, RelayStore, type RelayTables } from './relay-store.ts'
 
@@ -113,7 +113,7 @@ export class RunningRelay implements Relay {
   readonly #loops: readonly DestinationLoop[]
   #phase: Health['state'] = 'running'
   #drained: Promise<void> | undefined
-  #buckets: readonly number[] = []
+  #buckets: ReadonlyMap<string, readonly number[]> = new Map()
   /** On the monotonic clock, counted from before the statement, so it ends no later than the database says. */
   #leasedUntilMs = 0
   #storeError: unknown
@@ -130,13 +130,15 @@ export class RunningRelay implements Relay {
     this.stopped = this.#end.promise
     this.#settings = settings
     this.#parts = parts
-    const lease = {
-      buckets: () => (this.#isLeased() ? this.#buckets : []),
+    const leaseOf = (name: string): Lease => ({
+      buckets: () => (this.#isLeased() ? (this.#buckets.get(name) ?? []) : []),
       mayGoOn: () => this.#phase === 'running' && this.#isLeased(),
-    }
+    })
     this.#loops = [...settings.destinations].map(
       ([name, destination]) =>
-        new DestinationLoop({ name, destination, settings, store: parts.store, lease }),
+        new DestinationLoop({
+          ...{ name, destination, settings, store: parts.store, lease: leaseOf(name) },
+        }),
     )
   }
 

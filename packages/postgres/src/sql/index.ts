@@ -3,6 +3,7 @@ import { leases } from './000002-leases.ts'
 import { workers } from './000003-workers.ts'
 import { outbox } from './000004-outbox.ts'
 import { kafkaOffsets } from './000005-kafka-offsets.ts'
+import { outboxLeases } from './000006-outbox-leases.ts'
 
 /** One step of the tables, from one version to the next. */
 export interface Migration {
@@ -29,4 +30,5 @@ export const MIGRATIONS: readonly Migration[] = [
   { version: 3, name: '000003-workers.sql', readableFrom: 2, sql: workers },
   { version: 4, name: '000004-outbox.sql', readableFrom: 2, sql: outbox },
   { version: 5, name: '000005-kafka-offsets.sql', readableFrom: 2, sql: kafkaOffsets },
+  { version: 6, name: '000006-outbox-leases.sql', readableFrom: 2, sql: outboxLeases },
 ]

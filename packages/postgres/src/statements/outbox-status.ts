@@ -16,7 +16,7 @@ select destination, coalesce(sum(n) filter (where state in ('q', 'h') or state =
   coalesce(sum(n) filter (where state = 'w'), 0) as refused, coalesce(sum(n) filter (where state = 'x'), 0) as dead,
   floor(extract(epoch from min(coalesce(due, ${created})) filter (where state <> 'x' and is_due)) * ${MS})::float8 as "oldestWaitingMs",
   floor(extract(epoch from now()) * ${MS})::float8 as "nowMs",
-  exists (select from ${schema}.outbox_leases l where l.until > clock_timestamp() and destination = any (l.destinations)) as "isServed"
+  exists (select from ${schema}.outbox_leases l where l.until > clock_timestamp() and l.destination = parts.destination) as "isServed"
 from (
   select destination, 'q' as state, true as is_due, null::timestamptz as due, count(*) as n, min(position) as first
   from ${table} where state = 'q' group by 1
