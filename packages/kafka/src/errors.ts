@@ -14,6 +14,10 @@ export type BrokerErrorKind =
   | 'rebalance'
   | 'topic-missing'
   | 'too-large'
+  /** The broker checks records and does not take this one: without a key for a compacted topic, for example. */
+  | 'invalid-record'
+  /** An idempotent producer of kafkajs that has failed numbers its records wrongly until the process ends. */
+  | 'out-of-order'
   | 'denied'
   | 'credentials'
   /** The broker will never accept this consumer as it is configured. */
@@ -30,6 +34,8 @@ export const BACKOFF: Readonly<Record<BrokerErrorKind, BackoffRange>> = {
   rebalance: { baseMs: 100, maxMs: 1_000 },
   'topic-missing': { baseMs: 500, maxMs: 5_000 },
   'too-large': { baseMs: 500, maxMs: 10_000 },
+  'invalid-record': { baseMs: 500, maxMs: 10_000 },
+  'out-of-order': { baseMs: 500, maxMs: 10_000 },
   denied: { baseMs: 1_000, maxMs: 30_000 },
   credentials: { baseMs: 1_000, maxMs: 30_000 },
   configuration: { baseMs: 1_000, maxMs: 30_000 },
@@ -55,6 +61,8 @@ const KIND_OF_NAME: ReadonlyMap<string, BrokerErrorKind> = kindsByName({
     'KafkaJSTopicMetadataNotLoaded',
   ],
   'too-large': ['MESSAGE_TOO_LARGE', 'RECORD_LIST_TOO_LARGE'],
+  'invalid-record': ['INVALID_RECORD', 'ERR_INVALID_RECORD'],
+  'out-of-order': ['OUT_OF_ORDER_SEQUENCE_NUMBER', 'ERR_OUT_OF_ORDER_SEQUENCE_NUMBER'],
   denied: [
     'TOPIC_AUTHORIZATION_FAILED',
     'GROUP_AUTHORIZATION_FAILED',
@@ -108,12 +116,20 @@ const KIND_OF_NAME: ReadonlyMap<string, BrokerErrorKind> = kindsByName({
 
 /** What to look at if the message does not say it. kafkajs does not say why no broker named the coordinator of the group. */
 const HINT_OF: ReadonlyMap<string, string> = new Map([
+  [
+    'OUT_OF_ORDER_SEQUENCE_NUMBER',
+    '. An idempotent producer of kafkajs does not recover from it: restart the process, and create the producer without ' +
+      '`idempotent: true`; guards drop the copies that its retries make',
+  ],
   ['NETWORK_EXCEPTION', '. Check that this process can connect to the brokers'],
   [
     'KafkaJSGroupCoordinatorNotFound',
     '. If the brokers can be reached, check that this client may Read and Describe the group',
   ],
 ])
+
+/** How kafkajs, which does not know the code, says that a record is invalid. */
+const UNKNOWN_CODE = /^Unknown error code 87$/
 
 /** How @platformatic/kafka says that a topic is missing. */
 const UNKNOWN_TOPIC = /^Unknown topic .+\.$/
@@ -148,10 +164,14 @@ export const classifyError: (error: unknown) => BrokerError = classifierOf((erro
   const message = messageOf(error)
   if (name !== 'Error' && UNKNOWN_TOPIC.test(message))
     return { kind: 'topic-missing', text: message }
+  if (UNKNOWN_CODE.test(message)) return { kind: 'invalid-record', text: INVALID_RECORD }
   const hint = hintFor(message, chain) ?? HINT_OF.get(name) ?? ''
   const text = `${name}: ${message}${hint}`
   return { kind: kinds.find((kind) => kind !== undefined) ?? 'other', text }
 })
+
+const INVALID_RECORD =
+  'INVALID_RECORD: the broker checks records and does not take this one. A compacted topic takes no record without a key'
 
 /** What kafkajs leaves out of a message. */
 function hintFor(message: string, chain: readonly object[]): string | undefined {

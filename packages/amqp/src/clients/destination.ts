@@ -4,10 +4,10 @@ import {
   type Destination,
   type OutgoingMessage,
 } from '@onceward/core'
-import { outgoingHeaders, refuseUnknownNames } from '@onceward/core/adapter'
+import { CallTimeoutError, outgoingHeaders, refuseUnknownNames } from '@onceward/core/adapter'
 import { systemRuntime } from '@onceward/core/ports'
 import type { AmqpConnection } from '../client.ts'
-import { PublishError } from '../errors.ts'
+import { classifyError, PublishError, UnroutableError } from '../errors.ts'
 import { Connector } from './connector.ts'
 import { Publisher } from './publisher.ts'
 
@@ -22,7 +22,7 @@ const BATCH = 100
 
 /**
  * An exchange as a destination of the outbox's relay. Messages are persistent and mandatory and wait for the broker's
- * confirm: one that reaches no queue is refused, and stays in the outbox.
+ * confirm: one that reaches no queue stays in the outbox. While all of them reach none, no attempt is counted.
  *
  * @param connect - Opens a connection of amqplib, again after each loss. The relay closes it.
  * @throws {@link ConfigurationError}
@@ -61,6 +61,8 @@ export function amqpDestination(
     ...{ open: () => connector.openChannel(), runtime: systemRuntime, onError: ignore },
   })
   const publishOne = async (message: OutgoingMessage): Promise<Confirmation> => {
+    const list = LISTS.find((name) => name in message.headers)
+    if (list !== undefined) return { refused: new Error(`${NO_LIST} Do not send "${list}".`) }
     const { contentType, id, payload, type } = message
     try {
       await publisher.publish({
@@ -79,8 +81,7 @@ export function amqpDestination(
       })
       return undefined
     } catch (error) {
-      const isRefused = error instanceof PublishError && publisher.blocked === undefined
-      return isRefused ? { refused: error } : { unknown: error }
+      return answerTo(error, publisher.blocked !== undefined)
     }
   }
   return {
@@ -91,4 +92,18 @@ export function amqpDestination(
       await connector.close()
     },
   }
+}
+
+/** RabbitMQ reads them as lists, and closes the channel if they are text: with it go the messages beside this one. */
+const LISTS = ['CC', 'BCC'] as const
+const NO_LIST =
+  'RabbitMQ takes the headers CC and BCC as lists of routing keys only, and headers of the outbox are text.'
+
+function answerTo(error: unknown, isBlocked: boolean): Confirmation {
+  if (isBlocked || error instanceof UnroutableError) return { down: error }
+  // The client did not publish it: it is too large, or cannot be written as it is.
+  if (error instanceof PublishError && error.cause !== undefined) return { refused: error }
+  // A precondition that failed closes the channel, whichever of its messages it was.
+  const isUnclear = error instanceof CallTimeoutError || classifyError(error).kind === 'refused'
+  return isUnclear ? { unknown: error } : { down: error }
 }

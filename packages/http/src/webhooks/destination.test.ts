@@ -34,9 +34,13 @@ test('a message is a POST that our own verifier accepts, and the attributes of C
 
 test.each([
   [204, undefined],
-  [302, 'refused'],
-  [404, 'refused'],
-  [410, 'refused'],
+  [302, 'down'],
+  [400, 'refused'],
+  [401, 'down'],
+  [403, 'down'],
+  [404, 'down'],
+  [410, 'down'],
+  [422, 'refused'],
   [408, 'unknown'],
   [429, 'unknown'],
   [500, 'unknown'],

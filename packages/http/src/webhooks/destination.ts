@@ -13,13 +13,18 @@ export interface WebhookDestinationOptions {
   readonly fetch?: typeof globalThis.fetch | undefined
 }
 
-/** Answers that say nothing about the message: it is sent again, and no attempt is counted. */
+/** Answers that may be about the message, or about a server that has too much to do. */
 const LATER = new Set([408, 425, 429])
+/** Answers of an address that takes no message: other rights, another path, a server that has moved. */
+const WRONG_PLACE = new Set([401, 403, 404, 405, 407, 410])
+const REDIRECTS = 300
+const CLIENT_FAULT = 400
 const SERVER_FAULT = 500
 
 /**
  * A webhook as a destination of the outbox's relay: a POST for each message, signed as Standard Webhooks demands. An
- * answer of 2xx confirms a message; of 4xx refuses it, and of 3xx too, because the signed address is another one.
+ * answer of 2xx confirms a message, and one of 4xx refuses it. 401, 403, 404, 405, 407, 410 and 3xx say that the address is
+ * wrong: as 408, 425, 429 and 5xx they count against a message only if the webhook takes others.
  *
  * @throws {@link ConfigurationError} that never shows a secret.
  * @see https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
@@ -92,5 +97,7 @@ const unfitHeader = (headers: Readonly<Record<string, string>>): string | undefi
 function confirmationOf(status: number): Confirmation {
   if (status >= 200 && status < 300) return undefined
   const error = new Error(`the webhook answered ${status}`)
-  return status >= SERVER_FAULT || LATER.has(status) ? { unknown: error } : { refused: error }
+  if (status >= SERVER_FAULT || LATER.has(status)) return { unknown: error }
+  const isRedirect = status >= REDIRECTS && status < CLIENT_FAULT
+  return isRedirect || WRONG_PLACE.has(status) ? { down: error } : { refused: error }
 }

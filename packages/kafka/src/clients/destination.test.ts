@@ -56,6 +56,48 @@ test('of a batch that is too large only the large message is refused, and its ke
   ])
 })
 
+// Red before: the call failed, and with it all messages of the look for as long as this one waited.
+test.each([
+  [
+    'kafkajs',
+    Object.assign(new Error('Unknown error code 87'), { type: 'KAFKAJS_UNKNOWN_ERROR_CODE' }),
+  ],
+  ['@platformatic/kafka', Object.assign(new Error('invalid'), { apiId: 'INVALID_RECORD' })],
+  ['confluent', Object.assign(new Error('invalid'), { type: 'ERR_INVALID_RECORD', code: 87 })],
+])(
+  'a record that the broker refuses as invalid, as %s says it, is refused alone',
+  async (_client, error) => {
+    const { publish } = setUp(({ messages }) => {
+      if (messages.some(({ key }) => key === null)) throw error
+      return [{}]
+    })
+    const messages = [outgoing('1', 'a'), outgoing('2'), outgoing('3', 'b')]
+    expect(await publish(messages, signal)).toEqual([undefined, { refused: error }, undefined])
+  },
+)
+
+// Red before: twelve of 100 KB were one request, which no topic takes by default.
+test('the messages of a look leave in requests that a topic takes by default', async () => {
+  const { publish, sent } = setUp()
+  const large = Array.from({ length: 12 }, () => outgoing('x'.repeat(100_000), 'k'))
+  expect(await publish(large, signal)).toEqual(large.map(() => undefined))
+  expect(sent.map(({ messages }) => messages.length)).toEqual([8, 4])
+})
+
+test('what left before a request that fails is confirmed', async () => {
+  let calls = 0
+  const { publish } = setUp(() => {
+    calls += 1
+    if (calls === 2) throw protocolError('NOT_ENOUGH_REPLICAS')
+    return [{}]
+  })
+  const large = Array.from({ length: 20 }, () => outgoing('x'.repeat(100_000), 'k'))
+  const answers = await publish(large, signal)
+  expect(answers.slice(0, 8)).toEqual(large.slice(0, 8).map(() => undefined))
+  expect(answers.slice(8)).toEqual(large.slice(8).map(() => ({ down: expect.any(Error) })))
+  expect(calls).toBe(2)
+})
+
 test('a broker that is down, and a producer that sent nothing, confirm nothing', async () => {
   const down = setUp(() => {
     throw protocolError('NOT_ENOUGH_REPLICAS')

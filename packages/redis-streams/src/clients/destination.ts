@@ -59,7 +59,7 @@ async function add(
     await connection.call(stream, ['XADD', stream, '*', ...fields])
     return undefined
   } catch (error) {
-    return { unknown: error }
+    return { down: error }
   }
 }
 

@@ -71,11 +71,12 @@ test('each entry is judged by what SQS says of it, although it answers 200', asy
     Failed: [
       { Id: '1', SenderFault: true, Code: 'InvalidMessageContents' },
       { Id: '2', SenderFault: false, Code: 'InternalError' },
+      { Id: '4', SenderFault: true, Code: 'KMS.AccessDeniedException' },
     ],
   }))
   expect(
     await publish(
-      ['1', '2', '3', '4'].map((body) => outgoing(body)),
+      ['1', '2', '3', '4', '5'].map((body) => outgoing(body)),
       signal,
     ),
   ).toEqual([
@@ -83,6 +84,7 @@ test('each entry is judged by what SQS says of it, although it answers 200', asy
     { refused: expect.objectContaining({ message: expect.stringContaining('InvalidMessage') }) },
     { unknown: expect.objectContaining({ message: expect.stringContaining('InternalError') }) },
     { unknown: expect.objectContaining({ message: expect.stringContaining('no answer') }) },
+    { down: expect.objectContaining({ message: expect.stringContaining('KMS') }) },
   ])
 })
 

@@ -95,6 +95,9 @@ interface BatchAnswer {
     | undefined
 }
 
+/** Codes that say that the queue takes no message, although SQS calls some of them a fault of the sender. */
+const OF_QUEUE = /kms|accessdenied|nonexistent|doesnotexist|throttl|overlimit/i
+
 /** SQS may answer with 200 and refuse entries. One that is in neither list may or may not be in the queue. */
 function answersOf(
   entries: readonly SendMessageBatchRequestEntry[],
@@ -109,6 +112,7 @@ function answersOf(
       const error = new Error(
         `SQS did not take the message: ${Code ?? 'no answer'} ${Message ?? ''}`,
       )
+      if (Code !== undefined && OF_QUEUE.test(Code)) return [Id, { down: error }]
       return [Id, SenderFault === true ? { refused: error } : { unknown: error }]
     }),
   )
