@@ -42,14 +42,14 @@ export class OutboxRows {
   }
 
   read(buckets: ReadonlySet<number>, nowMs: number): readonly OutboxRow[] {
-    const mine = this.#inOrder().filter(({ bucket }) => buckets.has(bucket))
-    for (const refused of mine.filter(({ state }) => state === 'w')) {
-      const held = mine.filter((row) => row.state === 'q' && isBehind(row, refused))
-      for (const row of held) this.#set({ ...row, state: 'h' })
+    for (const row of this.#inOrder()) {
+      const isHeld = (): boolean => this.#some((other) => isWaiting(other) && isBehind(row, other))
+      if (row.state === 'q' && buckets.has(row.bucket) && isHeld())
+        this.#set({ ...row, state: 'h' })
     }
     return this.#inOrder().filter((row) => {
       if (!buckets.has(row.bucket)) return false
-      if (row.state === 'q') return !this.#some((other) => isRefused(other) && isOfKey(other, row))
+      if (row.state === 'q') return true
       return (row.state === 'd' || row.state === 'w') && row.dueAtMs <= nowMs
     })
   }
@@ -62,9 +62,6 @@ export class OutboxRows {
       const row = this.rows.get(Number(position))
       if (row?.message.id !== id) return []
       this.rows.delete(row.position)
-      if (!isRefused(row)) return [row]
-      for (const other of this.#inOrder())
-        if (other.state === 'h' && isOfKey(other, row)) this.#set({ ...other, state: 'q' })
       return [row]
     })
   }
@@ -102,6 +99,7 @@ export class OutboxRows {
 }
 
 const isRefused = ({ state }: OutboxRow): boolean => state === 'w'
+const isWaiting = ({ state }: OutboxRow): boolean => state === 'w' || state === 'h'
 
 const isOfKey = ({ message: one }: OutboxRow, { message: other }: OutboxRow): boolean =>
   one.key !== undefined && one.key === other.key && one.to === other.to

@@ -129,9 +129,13 @@ function tablesOf(
         () => at().read(new Set(buckets), nowMs()).map(toStored),
         () => isDraining() || at().isWaiting,
       ),
-    free: (_, buckets) => call('free', () => at().free(new Set(buckets))),
-    remove: (messages) => write('remove', () => audit.removed(at().remove(messages))),
-    fail: (message, { attempts, delayMs }) =>
+    free: (_, buckets) =>
+      call('free', () => {
+        at().free(new Set(buckets))
+        return false
+      }),
+    remove: (_, messages) => write('remove', () => audit.removed(at().remove(messages))),
+    fail: (_, message, { attempts, delayMs }) =>
       write('fail-message', () => {
         audit.counted(name, message)
         const isDead = at().fail(message, { attempts, dueAtMs: nowMs() + delayMs })

@@ -3,7 +3,6 @@ import { describeError, messageOf, pauseMs } from '@onceward/core/adapter'
 import { createBreaker } from '@onceward/core/ports'
 import type { RelaySettings } from './options.ts'
 import { type Outcome, Publisher } from './publish.ts'
-import { bucketRows } from './relay-sql.ts'
 import type { RelayTables, StoredMessage } from './relay-store.ts'
 import { Verdicts } from './verdicts.ts'
 
@@ -14,6 +13,10 @@ const REFUSED = { baseMs: 1_000, maxMs: 300_000 }
 /** Keys that wait are counted this often, ms. */
 const COUNT_MS = 2_000
 const LONGEST_ERROR = 500
+/** After a look of fewer messages the next one waits a little, so that it finds more. */
+const SMALL_LOOK = 16
+/** Part of the time that may be spent on what waits behind a refused message. */
+const COUNT_SHARE = 10
 
 const LOOKS_AGAIN = 'the relay cannot read or change its messages and tries again'
 
@@ -56,7 +59,7 @@ export class DestinationLoop {
     const { callMs, concurrency: slots, runtime } = parts.settings
     this.#breaker = createBreaker(runtime)
     const { destination } = parts
-    const onLate = (outcomes: readonly Outcome[]): void => this.#recordLate(outcomes)
+    const onLate = (outcomes: readonly Outcome[]): Promise<void> => this.#recordLate(outcomes)
     this.#publisher = new Publisher({ destination, runtime, slots, callMs, onLate })
   }
 
@@ -128,7 +131,8 @@ export class DestinationLoop {
     const buckets = lease.buckets()
     if (buckets.length === 0) return this.#idleMs()
     await this.#count(buckets)
-    const found = await store.read(name, buckets)
+    const busy = [...this.#publisher.busy, ...(suspect === undefined ? [] : [suspect.position])]
+    const found = await store.read(name, buckets, new Set(busy))
     const messages = found.filter(
       (message) => !this.#publisher.isBusy(message) && !isBehind(message, suspect),
     )
@@ -140,8 +144,7 @@ export class DestinationLoop {
     const mayGoOn = (): boolean => !this.#isStopped && lease.mayGoOn()
     const isProbe = this.#breaker.state() !== undefined
     await this.#record(await this.#publisher.publish(messages, { mayGoOn, isProbe }))
-    // Otherwise one bucket may have more.
-    return found.length < bucketRows(buckets.length) ? POLLING.baseMs / 10 : 0
+    return found.length < SMALL_LOOK ? POLLING.baseMs / 10 : 0
   }
 
   #idleMs(): number {
@@ -156,10 +159,11 @@ export class DestinationLoop {
     const { name, settings, store } = this.#parts
     const nowMs = settings.runtime.monotonic()
     if (nowMs < this.#countAtMs) return
-    this.#countAtMs = nowMs + COUNT_MS
-    // Another relay may hold a key just after the last message of that key has left. Nothing else would ever free it.
-    await store.free(name, buckets)
+    const isMore = await store.free(name, buckets)
     this.#waiting = await store.waiting(name, buckets)
+    const endedAtMs = settings.runtime.monotonic()
+    const nextMs = isMore ? 0 : Math.max(COUNT_MS, COUNT_SHARE * (endedAtMs - nowMs))
+    this.#countAtMs = endedAtMs + nextMs
   }
 
   async #record(outcomes: readonly Outcome[]): Promise<void> {
@@ -177,30 +181,33 @@ export class DestinationLoop {
     }
     if (confirmed.length > 0) {
       this.lastProgressAt = new Date(runtime.now())
-      await store.remove(confirmed)
+      await store.remove(name, confirmed)
+      // What waited behind it is free.
+      if (confirmed.some(({ attempt }) => attempt > 0)) this.#countAtMs = 0
       this.published += confirmed.length
     }
     for (const { error, message } of counted) await this.#fail(message, error)
   }
 
-  /** Nobody waits for it. */
-  #recordLate(outcomes: readonly Outcome[]): void {
+  #recordLate(outcomes: readonly Outcome[]): Promise<void> {
     const recorded = this.#record(outcomes).catch((error: unknown) => {
       const fields = { err: error, destination: this.#parts.name }
       this.#parts.settings.logger.warn(fields, LOOKS_AGAIN)
     })
     this.#late = Promise.all([this.#late, recorded]).then(() => this.wake())
+    return recorded
   }
 
   async #fail(message: StoredMessage, error: unknown): Promise<void> {
     const { name, settings, store } = this.#parts
     const { attempts, logger, runtime } = settings
     this.refused += 1
-    this.#countAtMs = 0
+    if (this.#waiting?.keys === 0) this.#countAtMs = 0
     const delayMs = pauseMs(REFUSED, message.attempt, runtime.random)
     const text = describeError(error).message.slice(0, LONGEST_ERROR).replaceAll('\0', '')
-    const isDead = await store.fail(message, { attempts, delayMs, error: text })
+    const isDead = await store.fail(name, message, { attempts, delayMs, error: text })
     const fields = { destination: name, messageId: message.id, attempt: message.attempt + 1 }
+    if (isDead) this.#countAtMs = 0
     if (isDead) logger.error({ ...fields, err: error }, 'a message of the outbox is dead')
     else
       logger.warn({ ...fields, err: error }, 'a message of the outbox was refused; its key waits')

@@ -24,8 +24,8 @@ export interface Publishing {
   readonly slots: number
   /** Longest call, ms. */
   readonly callMs: number
-  /** Called with the outcomes of a call that ends after its look. */
-  readonly onLate: (outcomes: readonly Outcome[]) => void
+  /** Called with the outcomes of a call that ends after its look. Resolves when they are recorded. */
+  readonly onLate: (outcomes: readonly Outcome[]) => Promise<void>
 }
 
 /** What holds for one look. */
@@ -53,7 +53,7 @@ interface Look extends Turn {
  */
 export class Publisher {
   readonly #options: Publishing
-  /** Messages in calls that run. */
+  /** Messages in calls that run, or whose outcome is not recorded. */
   readonly #busy = new Map<string, StoredMessage>()
   /** Positions of messages that have failed in a call with others. */
   readonly #alone = new Set<string>()
@@ -68,6 +68,11 @@ export class Publisher {
 
   get inFlight(): number {
     return this.#busy.size
+  }
+
+  /** Positions of the messages in calls that run. */
+  get busy(): ReadonlySet<string> {
+    return new Set(this.#busy.keys())
   }
 
   /** No call can begin. */
@@ -180,7 +185,8 @@ export class Publisher {
     this.#batches += isAlone ? 0 : 1
     for (const message of some) this.#busy.set(message.position, message)
     const answers = await this.#answersOf(some)
-    for (const { position } of some) this.#busy.delete(position)
+    const { isOver } = look
+    if (!isOver) this.#free(some)
     this.#batches -= isAlone ? 0 : 1
     this.#running -= 1
     look.running -= 1
@@ -189,11 +195,16 @@ export class Publisher {
       isAlone || answer === undefined || answer.refused !== undefined
     const sure = outcomes.filter(isSure)
     this.#remember(look, { sure, unsure: outcomes.filter((one) => !isSure(one)) })
-    if (!look.isOver) look.outcomes.push(...sure)
-    else this.#options.onLate(sure)
+    // Until then the next look does not take the later messages of its lane.
+    if (isOver) void this.#options.onLate(sure).then(() => this.#free(some))
+    else look.outcomes.push(...sure)
     if (this.#running > 0) return
     this.#ended.resolve()
     this.#ended = Promise.withResolvers()
+  }
+
+  #free(some: readonly StoredMessage[]): void {
+    for (const { position } of some) this.#busy.delete(position)
   }
 
   #remember(

@@ -78,6 +78,8 @@ test.each([
     await send(...many(40, 40))
     await until(() => started.health().outages !== undefined && tried.size > 12)
     expect(await left("state = 'q' and attempt = 0")).toBe(40)
+    const down = { state: 'recovering', reason: expect.stringContaining('down: a: ') }
+    expect(started.health()).toMatchObject(down)
     isDown = false
     await until(async () => (await left()) === 0)
     expect(got.map(text).toSorted()).toEqual(

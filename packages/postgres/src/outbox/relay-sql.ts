@@ -1,11 +1,19 @@
 import { lockGroup } from '../transaction/outbox-sql.ts'
 
 /** Messages of one look: one call of Kafka. */
-const LOOK_ROWS = 500
-/** Of one bucket, so that a full bucket leaves room for the others. */
-const BUCKET_ROWS = 64
+export const LOOK_ROWS = 500
+/** Messages of one plan. */
+export const PLAN_ROWS = 20_000
+/** Of one bucket. */
+export const PLAN_BUCKET_ROWS = 2_000
+/** Messages that are due, of one look. */
+const DUE_ROWS = 128
 /** Payloads of one look, bytes: a message is read even if it alone has more. */
 const LOOK_BYTES = 16 * 1024 * 1024
+/** Messages that are freed at a time. */
+export const FREE_ROWS = 5_000
+/** Keys and messages that wait are counted up to this number. */
+const MOST_WAITING = 1_000
 
 /** The statements of a relay; `$1` is the destination and `$2` the buckets, except where it is said. */
 export interface RelayStatements {
@@ -17,10 +25,15 @@ export interface RelayStatements {
   readonly takeLeases: string
   /** `$1`: the relay, `$2`: what it keeps, as JSON. */
   readonly giveLeases: string
-  /** Holds what is behind a message that waits, and frees what is behind none. */
+  /** Without them the plan of `plan` would follow from statistics that are old, or mislead. */
+  readonly planByIndex: string
+  /** `$3`: rows of each bucket. What may leave, in order, and what must wait behind a message of its key. */
+  readonly plan: string
+  /** `$1`: positions of queued messages that must wait. */
   readonly hold: string
+  /** Frees some of what is behind no message that waits. */
   readonly free: string
-  /** `$3`: rows of each bucket. */
+  /** `$3`: positions, `$4`: messages of each bucket that are due. */
   readonly read: string
   /**
    * `$1`: positions and ids, as JSON: after a restore another message may have the position. `$2`: the positions, which are
@@ -32,20 +45,67 @@ export interface RelayStatements {
   readonly waiting: string
 }
 
-/**
- * Rows that a look reads of each bucket. All together twice what it takes, so that a few empty buckets do not make it small:
- * what is read and not taken is read again by the next look.
- */
-export const bucketRows = (buckets: number): number =>
-  Math.min(BUCKET_ROWS, Math.ceil((2 * LOOK_ROWS) / buckets))
+/** Messages of each bucket that are due, of one look. */
+export const dueRows = (buckets: number): number => Math.ceil(DUE_ROWS / buckets)
 
 export function relayStatements(schema: string): RelayStatements {
   const table = `${schema}.outbox_messages`
-  const leases = `${schema}.outbox_leases`
-  const mine = 'json_to_recordset($2::json) mine(destination text, bucket int2)'
+  // The first message of each key that waits: one step of the index for each key, however many are behind it.
+  const first = (after: string): string =>
+    `(select m.key, m.state, m.bucket, m.error from ${table} m where m.state in ('w', 'h') and m.destination = $1 and m.key > ${after}
+      order by m.destination, m.key, m.position limit 1)`
+  const keys = `heads as (select * from ${first("''::bytea")} first union all
+    select next.* from heads cross join lateral ${first('heads.key')} next)`
   const isMine = 'destination = $1 and bucket = any ($2::int2[])'
   const columns =
     "position::text, message_id as id, encode(key, 'hex') as key, encode(envelope, 'hex') as envelope, encode(payload, 'hex') as payload, state::text, attempt"
+  return {
+    ...leaseStatements(schema),
+    planByIndex:
+      "select set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)",
+    plan: `select q.position::text, q.bucket::int4, hashtextextended(encode(q.key, 'hex'), 0)::text as lane,
+        (select w.state from ${table} w where w.state in ('w', 'h') and ${between('w', 'destination, key, position', ['$1', 'q.key'], '0', 'q.position')}
+          order by w.destination, w.key, w.position limit 1) is not null as held
+      from unnest($2::int2[]) mine(bucket) cross join lateral (
+        select q.position, q.bucket, q.key from ${table} q
+        where q.state = 'q' and ${between('q', 'bucket, destination, position', ['mine.bucket', '$1'], '0', LAST)}
+        order by q.bucket, q.destination, q.position limit $3::int8) q`,
+    hold: `update ${table} set state = 'h' where position = any ($1::int8[]) and state = 'q'`,
+    free: `with recursive ${keys} update ${table} set state = 'q' where position = any (array(
+      select h.position from heads cross join lateral (
+        select m.position from ${table} m where m.state in ('w', 'h') and ${between('m', 'destination, key, position', ['$1', 'heads.key'], '0', LAST)}
+        order by m.destination, m.key, m.position limit ${FREE_ROWS}) h
+      where heads.state = 'h' and heads.bucket = any ($2::int2[]) limit ${FREE_ROWS})) and state = 'h'`,
+    read: `select ${columns} from (
+      select found.*, sum(octet_length(payload)) over (order by position) - octet_length(payload) as before from (
+        select * from ${table} where position = any ($3::int8[]) and state = 'q'
+        union all
+        select due.* from unnest($2::int2[]) mine(bucket) cross join lateral (
+          select d.* from ${table} d
+          where d.state in ('d', 'w') and (d.bucket, d.destination, d.due_at) > (mine.bucket, $1, '-infinity'::timestamptz)
+            and (d.bucket, d.destination, d.due_at) <= (mine.bucket, $1, now())
+          order by d.bucket, d.destination, d.due_at limit $4::int8) due
+      ) found) looked where before < ${LOOK_BYTES} order by looked.position`,
+    remove: `delete from ${table} m using json_to_recordset($1::json) sent(position int8, id text)
+      where m.position = any ($2::int8[]) and m.position = sent.position and m.message_id = sent.id`,
+    fail: `update ${table} set attempt = attempt + 1, failed_at = now(), error = $4, due_at = now() + $3::float8 * interval '1 millisecond',
+      state = case when attempt + 1 >= $2::int4 then 'x'::"char" else 'w'::"char" end
+      where position = $1::int8 and message_id = $5 returning state::text`,
+    waiting: `with recursive ${keys} select count(*)::int4 as keys, (min(error))::text as error from (
+      (select error from heads where state = 'w' and bucket = any ($2::int2[]) limit ${MOST_WAITING})
+      union all
+      (select error from ${table} where state in ('w', 'h') and key is null and ${isMine} limit ${MOST_WAITING})) waiting`,
+  }
+}
+
+type LeaseStatements = Pick<
+  RelayStatements,
+  'lockLeases' | 'readLeases' | 'takeLeases' | 'giveLeases'
+>
+
+function leaseStatements(schema: string): LeaseStatements {
+  const leases = `${schema}.outbox_leases`
+  const mine = 'json_to_recordset($2::json) mine(destination text, bucket int2)'
   return {
     lockLeases: `select pg_advisory_xact_lock(${lockGroup(schema)}, -1)::text`,
     readLeases: `select destination, bucket::int4, relay::text from ${leases}
@@ -55,28 +115,22 @@ export function relayStatements(schema: string): RelayStatements {
       on conflict (destination, bucket) do update set relay = excluded.relay, until = excluded.until`,
     giveLeases: `delete from ${leases} l where until < clock_timestamp() - interval '1 hour'
       or (relay = $1::uuid and not exists (select from ${mine} where mine.destination = l.destination and mine.bucket = l.bucket))`,
-    hold: `update ${table} m set state = 'h' from ${table} w
-      where w.state = 'w' and w.destination = $1 and w.bucket = any ($2::int2[])
-        and m.state = 'q' and m.bucket = w.bucket and m.destination = w.destination and m.key = w.key and m.position > w.position`,
-    free: `update ${table} m set state = 'q' where m.state = 'h' and m.destination = $1 and m.bucket = any ($2::int2[])
-      and not exists (select from ${table} w where w.state = 'w' and w.destination = m.destination and w.key = m.key and w.position < m.position)`,
-    read: `select ${columns} from (
-      select found.*, sum(octet_length(payload)) over (order by position) - octet_length(payload) as before from (
-        select m.* from unnest($2::int2[]) mine(bucket) cross join lateral (
-          select q.* from ${table} q where q.state = 'q' and q.bucket = mine.bucket and q.destination = $1
-            and not exists (select from ${table} w where w.state = 'w' and w.destination = q.destination and w.key = q.key)
-          order by q.position limit $3::int8) m
-        union all
-        (select * from ${table} where state in ('d', 'w') and due_at <= now() and ${isMine} order by due_at limit ${BUCKET_ROWS})
-      ) found order by position limit ${LOOK_ROWS}) looked where before < ${LOOK_BYTES} order by looked.position`,
-    remove: `with gone as (delete from ${table} m using json_to_recordset($1::json) sent(position int8, id text)
-        where m.position = any ($2::int8[]) and m.position = sent.position and m.message_id = sent.id returning m.destination, m.key, m.state)
-      update ${table} m set state = 'q' from gone
-      where gone.state = 'w' and m.state = 'h' and m.destination = gone.destination and m.key = gone.key`,
-    fail: `update ${table} set attempt = attempt + 1, failed_at = now(), error = $4, due_at = now() + $3::float8 * interval '1 millisecond',
-      state = case when attempt + 1 >= $2::int4 then 'x'::"char" else 'w'::"char" end
-      where position = $1::int8 and message_id = $5 returning state::text`,
-    waiting: `select count(*)::int4 as keys, (min(error))::text as error from (
-      select error from ${table} where state = 'w' and ${isMine} limit 1000) waiting`,
   }
+}
+
+const LAST = '9223372036854775807'
+
+/**
+ * A condition, with an order by the same columns, that one index alone fulfils, whatever the statistics say: where columns
+ * are equal to a value, the planner may also take the order of the primary key, and pass millions of rows of others.
+ */
+const between = (
+  of: string,
+  columns: string,
+  [first, second]: readonly [first: string, second: string],
+  above: string,
+  below: string,
+): string => {
+  const row = `(${columns.replaceAll(/\w+/g, (name) => `${of}.${name}`)})`
+  return `${row} > (${first}, ${second}, ${above}::int8) and ${row} < (${first}, ${second}, ${below}::int8)`
 }

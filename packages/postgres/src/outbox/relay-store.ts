@@ -4,7 +4,16 @@ import { inTransaction, type PoolLike } from '../client.ts'
 import { checkSchema } from '../inbox/schema-version.ts'
 import { outboxStatus } from '../statements/outbox-status.ts'
 import { BUCKETS } from '../transaction/outbox-sql.ts'
-import { bucketRows, type RelayStatements, relayStatements } from './relay-sql.ts'
+import { Plan, type Planned } from './plan.ts'
+import {
+  dueRows,
+  FREE_ROWS,
+  LOOK_ROWS,
+  PLAN_BUCKET_ROWS,
+  PLAN_ROWS,
+  type RelayStatements,
+  relayStatements,
+} from './relay-sql.ts'
 
 /** A message in the table, as a relay has read it. */
 export interface StoredMessage extends OutgoingMessage {
@@ -57,6 +66,11 @@ export class RelayStore {
   /** The rows by which others see this relay and what it has, although it may have no bucket yet. */
   readonly #presence = -1 - Math.floor(Math.random() * 30_000)
 
+  readonly #plans = new Map<string, Plan>()
+  /** Messages that have failed while a plan is made, which may have been read before. */
+  readonly #failed = new Map<string, string[]>()
+  #shares: ReadonlyMap<string, readonly number[]> = new Map()
+
   constructor(pool: PoolLike, schema: string, destinations: readonly string[]) {
     this.#pool = pool
     this.#schema = schema
@@ -87,6 +101,7 @@ export class RelayStore {
         this.#destinations.map((destination) => {
           const live = rows.filter((row) => row['destination'] === destination)
           const leases = live.map(({ bucket, relay }) => ({ bucket: Number(bucket), relay }))
+          this.#forgetLost(destination, leases)
           return [destination, shareOf(leases, this.#relay)] as const
         }),
       )
@@ -97,8 +112,16 @@ export class RelayStore {
       )
       await client.query(takeLeases, [this.#relay, kept, String(leaseMs)])
       await client.query(giveLeases, [this.#relay, kept])
+      this.#shares = shares
       return shares
     })
+  }
+
+  /** If a lease of this relay has ended, another one may have published meanwhile. */
+  #forgetLost(destination: string, live: readonly LiveLease[]): void {
+    const mine = live.filter(({ relay }) => relay === this.#relay).map(({ bucket }) => bucket)
+    const had = this.#shares.get(destination) ?? []
+    if (had.some((bucket) => !mine.includes(bucket))) this.#plans.delete(destination)
   }
 
   /** So that another relay need not wait for the end of the leases. */
@@ -110,35 +133,111 @@ export class RelayStore {
     })
   }
 
-  /** What may leave now, in order. */
-  read(destination: string, buckets: readonly number[]): Promise<readonly StoredMessage[]> {
-    const values = [destination, arrayOf(buckets)]
-    const most = String(bucketRows(buckets.length))
+  /**
+   * What may leave now, in order.
+   *
+   * @param busy - Positions of messages in calls that run.
+   */
+  async read(
+    destination: string,
+    buckets: readonly number[],
+    busy: ReadonlySet<string>,
+  ): Promise<readonly StoredMessage[]> {
+    const plan = await this.#planOf(destination, buckets, busy)
+    const positions = plan.next(LOOK_ROWS, busy)
+    const values = [destination, arrayOf(buckets), arrayOf(positions), dueRows(buckets.length)]
+    const { rows } = await inTransaction(this.#pool, (client) =>
+      client.query(this.#sql.read, values.map(String)),
+    )
+    const messages = rows.map((row) => toMessage(destination, row))
+    // An operator has changed it, or it fills the next look.
+    if (messages.length < positions.length) {
+      const found = new Set(messages.map(({ position }) => position))
+      const last = Number(messages.at(-1)?.position ?? Number.POSITIVE_INFINITY)
+      for (const position of positions)
+        if (!found.has(position) && Number(position) < last) plan.remove(position)
+    }
+    return messages
+  }
+
+  async #planOf(
+    destination: string,
+    buckets: readonly number[],
+    busy: ReadonlySet<string>,
+  ): Promise<Plan> {
+    const before = this.#plans.get(destination)
+    const isGood = before?.keep(buckets, performance.now()) === true
+    if (before !== undefined && isGood && before.next(1, busy).length > 0) return before
+    const startedAt = performance.now()
+    const failed: string[] = []
+    this.#failed.set(destination, failed)
+    const most = Math.min(
+      PLAN_BUCKET_ROWS,
+      Math.ceil(PLAN_ROWS / (before?.filled || buckets.length)),
+    )
+    let messages: readonly Planned[] = []
+    // Nothing but what must wait is at the front.
+    for (let isMore = true; isMore && messages.length === 0; ) {
+      const found = await this.#planned(destination, buckets, most)
+      messages = found.filter(({ isHeld }) => !isHeld)
+      isMore = found.length > 0
+    }
+    const nowMs = performance.now()
+    const plan = new Plan(buckets, messages, { nowMs, tookMs: nowMs - startedAt })
+    for (const position of failed) plan.hold(position)
+    this.#failed.delete(destination)
+    this.#plans.set(destination, plan)
+    return plan
+  }
+
+  /** The first messages of each bucket. Those that must wait behind one of their key are held, so that the next look finds others. */
+  #planned(
+    destination: string,
+    buckets: readonly number[],
+    most: number,
+  ): Promise<readonly (Planned & { readonly isHeld: boolean })[]> {
     return inTransaction(this.#pool, async (client) => {
-      await client.query(this.#sql.hold, values)
-      const { rows } = await client.query(this.#sql.read, [...values, most])
-      return rows.map((row) => toMessage(destination, row))
+      await client.query(this.#sql.planByIndex)
+      const values = [destination, arrayOf(buckets), String(most)]
+      const { rows } = await client.query(this.#sql.plan, values)
+      const held = rows.filter((row) => row['held'] === true).map(({ position }) => position)
+      if (held.length > 0) await client.query(this.#sql.hold, [arrayOf(held)])
+      return rows.map((row) => ({
+        ...{ position: String(row['position']), bucket: Number(row['bucket']) },
+        lane: row['lane'] === null ? undefined : String(row['lane']),
+        isHeld: row['held'] === true,
+      }))
     })
   }
 
-  async free(destination: string, buckets: readonly number[]): Promise<void> {
+  /** Answers whether there may be more to free. */
+  async free(destination: string, buckets: readonly number[]): Promise<boolean> {
     const values = [destination, arrayOf(buckets)]
-    await inTransaction(this.#pool, (client) => client.query(this.#sql.free, values))
+    const { rowCount } = await inTransaction(this.#pool, (client) =>
+      client.query(this.#sql.free, values),
+    )
+    if (rowCount) this.#plans.delete(destination)
+    return (rowCount ?? 0) >= FREE_ROWS
   }
 
-  async remove(messages: readonly StoredMessage[]): Promise<void> {
+  async remove(destination: string, messages: readonly StoredMessage[]): Promise<void> {
     const sent = JSON.stringify(messages.map(({ id, position }) => ({ id, position })))
     const values = [sent, `{${messages.map(({ position }) => position).join()}}`]
     await inTransaction(this.#pool, (client) => client.query(this.#sql.remove, values))
+    const plan = this.#plans.get(destination)
+    for (const { position } of messages) plan?.remove(position)
   }
 
   /** Answers whether the message is dead now. */
   async fail(
+    destination: string,
     { id, position }: StoredMessage,
     { attempts, delayMs, error }: { attempts: number; delayMs: number; error: string },
   ): Promise<boolean> {
     const values = [position, String(attempts), String(delayMs), error, id]
     const answer = await inTransaction(this.#pool, (client) => client.query(this.#sql.fail, values))
+    this.#plans.get(destination)?.hold(position)
+    this.#failed.get(destination)?.push(position)
     return answer.rows[0]?.['state'] === 'x'
   }
 
@@ -170,7 +269,7 @@ export class RelayStore {
   }
 }
 
-const arrayOf = (numbers: readonly number[]): string => `{${numbers.join()}}`
+const arrayOf = (numbers: readonly unknown[]): string => `{${numbers.join()}}`
 
 interface Envelope {
   readonly source: string

@@ -127,6 +127,9 @@ test('a destination that hangs or is down keeps no other from its messages, and 
   expect(started.health().outages).toEqual([
     { dependency: 'broker', reason: expect.stringMatching(/^hangs: .*no answer within 200 ms/) },
   ])
+  expect(started.health()).toMatchObject({
+    ...{ state: 'running', reason: expect.stringMatching(/^down: hangs: .*no answer/) },
+  })
   isHanging = false
   await until(async () => (await left()) === 0, { deadlineMs: 30_000 })
   expect(hanging.got.map(text)).toEqual(['1'])

@@ -188,13 +188,16 @@ export class RunningRelay implements Relay {
     const isDown = this.#storeError !== undefined
     const reasons = [
       ...(isDown ? ['PostgreSQL does not answer'] : []),
+      ...outages.map(({ reason }) => `down: ${reason}`),
       ...notices,
       ...this.#unserved.map((name) => `${name}: messages wait, and no relay has this destination`),
     ]
     const progress = this.#loops.flatMap((loop) => loop.lastProgressAt ?? [])
     const [first, ...others] = progress
     const lastProgressAt = others.reduce((a, b) => (a && a > b ? a : b), first)
-    const state = this.#phase !== 'running' ? this.#phase : isDown ? 'paused' : 'running'
+    const areDown = outages.length === this.#loops.length
+    const working = isDown ? 'paused' : areDown ? 'recovering' : 'running'
+    const state = this.#phase === 'running' ? working : this.#phase
     return {
       state,
       inFlight: this.#loops.reduce((sum, { inFlight }) => sum + inFlight, 0),

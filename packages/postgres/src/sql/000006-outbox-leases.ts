@@ -7,4 +7,8 @@ alter table :"schema".outbox_leases
   drop column destinations,
   add column destination text not null,
   add primary key (destination, bucket);
+
+-- What is due is found although much of other destinations is due.
+drop index :"schema".outbox_messages_due;
+create index outbox_messages_due on :"schema".outbox_messages (bucket, destination, due_at) where state in ('d', 'w');
 `
