@@ -141,13 +141,23 @@ describe.each(CONNECT)('the outbox over %s', (name, connect) => {
     const guard = createGuard(
       { consumer: `with-${consumer}`, inbox: connected.inbox, logger: silent },
       async (_event, { tx }) => {
-        await sendWith(tx as object, [{ to: 'a', key: 'k', payload: 1 }], { source: 'cron' })
+        // Red before: Knex read the question marks as parameters, and wrote $1 in their place.
+        const message = { to: 'a?b', id: String.raw`?i\?`, type: 't?', key: 'k?', payload: '?' }
+        await sendWith(tx as object, [message], { source: 'cron?' })
         await sendWith(tx as object, [])
       },
     )
     const { kind } = await guard.process(toDelivery({}, { headers: { 'idempotency-key': 'e' } }))
     expect(kind).toBe('ack')
-    expect(await connected.root(SENT)).toMatchObject([{ destination: 'a', key: 'k', payload: '1' }])
+    expect(await connected.root(SENT)).toMatchObject([
+      {
+        ...{ destination: 'a?b', key: 'k?', payload: '"?"' },
+        envelope: expect.stringContaining('"source":"cron?","type":"t?"'),
+      },
+    ])
+    expect(await connected.root('select message_id as id from onceward.outbox_messages')).toEqual([
+      { id: String.raw`?i\?` },
+    ])
     await connected.root('delete from onceward.outbox_messages')
     await guard.close()
   })

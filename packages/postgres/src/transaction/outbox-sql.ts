@@ -81,12 +81,16 @@ function rowText(message: CollectedMessage): string {
       ? ['q', 'null::pg_catalog.timestamptz']
       : ['d', `pg_catalog.now() + pg_catalog.make_interval(secs => ${delayMs / 1_000})`]
   const keyText = key === undefined ? 'null::pg_catalog.bytea' : bytes(Buffer.from(key))
-  return `(${bucketOf(message)},'${state}'::pg_catalog."char",${literal(id)},${literal(to)},${keyText},${bytes(envelope)},${bytes(payload)},${dueAt})`
+  return `(${bucketOf(message)},'${state}'::pg_catalog."char",${textOf(id)},${textOf(to)},${keyText},${bytes(envelope)},${bytes(payload)},${dueAt})`
 }
 
 /** Right with any `standard_conforming_strings`. */
 const bytes = (value: Uint8Array): string =>
   `pg_catalog.decode('${Buffer.from(value.buffer, value.byteOffset, value.byteLength).toString('hex')}','hex')`
+
+/** Knex and others read a question mark as a parameter, also within a literal. */
+const textOf = (text: string): string =>
+  text.includes('?') ? `pg_catalog.convert_from(${bytes(Buffer.from(text))},'UTF8')` : literal(text)
 
 /** What is stored of messages, in the transaction of their event. */
 export function flushTexts(
