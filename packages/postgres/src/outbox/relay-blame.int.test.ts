@@ -32,12 +32,12 @@ test.each(ANSWERS)(
       (message) => (text(message) === POISON ? answer() : undefined),
       batch,
     )
-    const started = await relay({ a: destination }, { attempts: 2, callMs: 1_000, leaseMs: 1_000 })
+    const started = await relay({ a: destination }, { attempts: 2, callMs: 4_000, leaseMs: 1_000 })
     const startedAt = performance.now()
     await send(...many(200, 200))
     await until(async () => (await left()) === 1)
     // A call of a batch hangs until its time is over.
-    expect(performance.now() - startedAt).toBeLessThan(batch === 1 ? 1_000 : 3_000)
+    expect(performance.now() - startedAt).toBeLessThan(batch === 1 ? 3_000 : 9_000)
     expect(new Set(got.map(text)).size).toBe(199)
     await until(() => left("state = 'w' and attempt = 1").then((n) => n === 1))
     expect(started.health().outages).toBeUndefined()
@@ -102,7 +102,7 @@ test('a message that fails alone keeps no new message waiting, and is counted af
   const sentAt = performance.now()
   await send({ to: 'a', key: 'other', payload: 1 })
   await until(() => got.length === 1)
-  expect(performance.now() - sentAt).toBeLessThan(1_500)
+  expect(performance.now() - sentAt).toBeLessThan(2_500)
   await until(() => left("state = 'w' and attempt > 0").then((n) => n === 1))
 })
 
