@@ -67,6 +67,7 @@ export type {
   IdentifiedEvent,
   Inbox,
   InboxSession,
+  HandlerTurn,
   InboxTransaction,
   Known,
   MessageCounts,

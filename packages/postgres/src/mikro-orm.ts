@@ -11,11 +11,11 @@ import { toStoreError } from './errors.ts'
 import { createInbox } from './inbox/inbox.ts'
 import { kyselyDriver } from './kysely-driver.ts'
 import type { DriverSettings } from './options.ts'
-import { type EntityHandle, withEntities } from './orm/entity-transaction.ts'
+import { aroundHandlers, type ToAround } from './orm/around-handlers.ts'
 import { knexLibrary } from './orm/knex-library.ts'
+import { aroundMikroOrm, type MikroOrm } from './orm/mikro-orm-around.ts'
 import { type OrmInboxOptions, ormOptions } from './orm/options.ts'
 import { pgDriver, pgLibraryDriver } from './pg-driver.ts'
-import { refusedControl } from './transaction/refusing-handle.ts'
 
 /** Options of {@link mikroOrmInbox}. */
 export type MikroOrmInboxOptions = OrmInboxOptions
@@ -29,10 +29,11 @@ export interface MikroOrmManager {
 
 /**
  * The durable guard of a consumer on MikroORM: handlers get an `EntityManager` in the transaction of the event, a fork for
- * each. What it has persisted is flushed when the handler has returned.
+ * each. Within a handler `orm.em` is that manager too, so services that hold `orm.em` write in the transaction. What they have
+ * persisted is flushed when the handler has returned.
  *
- * @param orm - With the driver for PostgreSQL. What a handler writes with `orm.em`, or with a fork of `tx`, is outside of
- * the transaction: write with `tx`, and nest with `tx.transactional()`.
+ * @param orm - With the driver for PostgreSQL. What a handler writes with a fork of either is outside of the transaction:
+ * nest with `tx.transactional()`.
  * @param options - The connection for the guard's own statements, as `connectionString` or `pool`.
  * @throws {@link ConfigurationError}
  *
@@ -68,12 +69,19 @@ export function mikroOrmInbox<Manager extends MikroOrmManager>(
     field: 'em',
   })
   const { openPool, settings } = ormOptions('mikroOrmInbox', options)
-  return createInbox((registration) => {
+  let around: ToAround<object, Manager> | undefined
+  const inbox = createInbox<Manager>((registration) => {
     const { pool, close } = openPool(registration)
     const parts: Parts = { orm: orm as unknown as Orm, pool, settings, registration }
-    const driver = withEntities(innerDriver(parts), (context) => handleOf(orm.em, context))
-    return { ...driver, close }
+    const driver = innerDriver(parts)
+    return { ...aroundHandlers(driver, around as ToAround<object, Manager>), close }
   }, options)
+  return {
+    open: async (registration) => {
+      around ??= await aroundMikroOrm(orm as unknown as { readonly em: MikroOrm & Manager })
+      return inbox.open(registration)
+    },
+  }
 }
 
 /** What is used of MikroORM, which the types of its core do not say. */
@@ -126,22 +134,5 @@ function innerDriver({ orm, pool, settings, registration }: Parts): Driver<objec
       })
       return driver.begin(request, context)
     },
-  }
-}
-
-/** An EntityManager of its own for the transaction, which MikroORM then uses for all its statements. */
-function handleOf<Manager extends MikroOrmManager>(
-  em: Manager,
-  context: object,
-): EntityHandle<Manager> {
-  const tx = em.fork() as Manager
-  tx.setTransactionContext(context as never)
-  return {
-    tx: Object.assign(tx, {
-      begin: () => Promise.reject(refusedControl('begin')),
-      commit: () => Promise.reject(refusedControl('commit')),
-      rollback: () => Promise.reject(refusedControl('rollback')),
-    }),
-    flush: () => tx.flush(),
   }
 }

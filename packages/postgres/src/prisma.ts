@@ -6,7 +6,7 @@ import { openTransaction } from './orm/callback-transaction.ts'
 import { type OrmInboxOptions, ormOptions } from './orm/options.ts'
 import type { OrmBegin, OrmClient, OrmTransaction } from './orm/orm-connection.ts'
 import { ormDriver } from './orm/orm-driver.ts'
-import { watchedPrisma } from './orm/prisma-handle.ts'
+import { refusingLists, watchedPrisma } from './orm/prisma-handle.ts'
 import { pgDriver } from './pg-driver.ts'
 import type { Isolation } from './transaction/claim-sql.ts'
 
@@ -118,7 +118,8 @@ function prismaClient<Tx extends object>(
     // Prisma's limit is five seconds by default. The guard has limits of its own, and COMMIT is still to come after them.
     const timeout = Math.min(LONGEST_MS, Math.ceil(budgetMs) + commitSilenceMs + MAX_WAIT_MS)
     const limits = { timeout, maxWait: MAX_WAIT_MS, isolationLevel: LEVELS[isolation] }
-    const opened = await openTransaction<Tx>((work) => prisma.$transaction(work, limits))
+    const client = refusingLists(prisma, watch)
+    const opened = await openTransaction<Tx>((work) => client.$transaction(work, limits))
     const { tx } = opened
     const raw = tx as unknown as RawClient
     const execute = async (text: string): Promise<void> => void (await raw.$executeRawUnsafe(text))

@@ -1,9 +1,8 @@
 import { ConfigurationError, type Inbox } from '@onceward/core'
-import { hasMethod, refuseUnfitClient } from '@onceward/core/adapter'
-import type { Pool, PoolClient } from 'pg'
-import type { LibraryTransaction } from './clients/pg-connection.ts'
+import { refuseUnfitClient } from '@onceward/core/adapter'
 import type { OrmInboxOptions } from './orm/options.ts'
 import { pgLibraryInbox } from './orm/pg-library-inbox.ts'
+import { type DataSource, typeormLibrary } from './orm/typeorm-library.ts'
 
 /** Options of {@link typeormInbox}. */
 export type TypeormInboxOptions = OrmInboxOptions
@@ -62,60 +61,6 @@ export function typeormInbox<Manager extends object>(
       `Expected typeormInbox to get a DataSource of type \`postgres\`, got one of type \`${type}\`.`,
     )
   }
-  const source = dataSource as unknown as DataSource<Manager>
-  const library = {
-    // Read when the guard starts: the data source has no pool before it is initialized.
-    get pool(): Pool {
-      return poolOf(source)
-    },
-    toTransaction: (client: PoolClient): Promise<LibraryTransaction<Manager>> =>
-      begin(source, client),
-  }
+  const library = typeormLibrary(dataSource as unknown as DataSource<Manager>)
   return pgLibraryInbox('typeormInbox', library, options)
-}
-
-/** What is used of a data source and of its driver, which the types of some versions do not say. */
-interface DataSource<Manager> {
-  readonly isInitialized: boolean
-  readonly driver: { readonly master?: Pool }
-  createQueryRunner(mode: 'master'): QueryRunner<Manager>
-}
-
-interface QueryRunner<Manager> {
-  readonly manager: Manager
-  readonly isTransactionActive: boolean
-  /** With a connection of its own, the runner takes none from the pool, and gives none back. */
-  databaseConnection?: PoolClient
-  startTransaction(): Promise<void>
-  commitTransaction(): Promise<void>
-  rollbackTransaction(): Promise<void>
-  release(): Promise<void>
-}
-
-function poolOf({ driver, isInitialized }: DataSource<unknown>): Pool {
-  const { master } = driver
-  if (isInitialized && master !== undefined && hasMethod(master, 'connect')) return master
-  throw new ConfigurationError(
-    'The DataSource of TypeORM has no pool of pg: await `dataSource.initialize()` before the guard starts.',
-  )
-}
-
-async function begin<Manager>(
-  dataSource: DataSource<Manager>,
-  client: PoolClient,
-): Promise<LibraryTransaction<Manager>> {
-  const runner = dataSource.createQueryRunner('master')
-  runner.databaseConnection = client
-  await runner.startTransaction()
-  return { tx: runner.manager, end: (isCommitted) => void end(runner, isCommitted) }
-}
-
-/** Tells the subscribers of the data source how the transaction has ended. */
-async function end(runner: QueryRunner<unknown>, isCommitted: boolean): Promise<void> {
-  try {
-    await (isCommitted ? runner.commitTransaction() : runner.rollbackTransaction())
-  } catch {
-    // The outcome is stored. A subscriber that throws changes nothing.
-  }
-  await runner.release()
 }

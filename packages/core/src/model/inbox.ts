@@ -157,6 +157,14 @@ export interface NextBegin<Tx> {
   begun(begun: Promise<Begun<Tx>> | undefined): void
 }
 
+/** One run of a handler in a transaction. */
+export interface HandlerTurn {
+  /** Undefined for a batch of events, and for an event without a key. */
+  readonly eventId: string | undefined
+  /** Whether no handler of the transaction comes after this one. If it returns, COMMIT follows. */
+  readonly isLast: boolean
+}
+
 /** One open business transaction. After commit, rollback or revoke, `tx` refuses. */
 export interface InboxTransaction<Tx> {
   /** The transaction handle that the user's handler gets. */
@@ -169,6 +177,11 @@ export interface InboxTransaction<Tx> {
    * @param error - What the handler threw.
    */
   outOfTime?(error: unknown): DeadlineExceededError | undefined
+  /**
+   * Runs a handler where the user's library finds this transaction, and then what the library does before it commits:
+   * that is part of the run. Left out: the handler is called as it is.
+   */
+  runHandler?(handler: () => unknown, turn: HandlerTurn): unknown
   /**
    * A handler has returned or thrown, and no handler of this transaction runs now.
    *

@@ -33,7 +33,7 @@ export interface HandlerScope {
   /** Of the lock that runs share with events that must run alone. Runs that the handler starts are part of it. */
   readonly hold: Release
   /** Undefined without a transaction. Its handle refuses before the handler's signal aborts. */
-  readonly transaction?: Pick<InboxTransaction<unknown>, 'tx' | 'revoke'> | undefined
+  readonly transaction?: Pick<InboxTransaction<unknown>, 'tx' | 'revoke' | 'runHandler'> | undefined
   readonly txWatch?: TxWatch | undefined
 }
 
@@ -44,6 +44,8 @@ export interface HandlerRun<Event> {
   /** What the handler's log lines name. Undefined for a batch of events. */
   readonly about?: ContextParts<unknown>['event']
   readonly handler: (event: Event, context: HandlerContext<unknown>) => unknown
+  /** Whether another handler of the same transaction follows. Left out: none. */
+  readonly hasNext?: boolean | undefined
   /** Undefined if the handler cannot send. */
   readonly outbox?: RunOutbox | undefined
   /** Aborted when the lease is lost. */
@@ -153,19 +155,19 @@ class WatchedRun {
       leaseLost === undefined ? undefined : listen(leaseLost, () => this.loseLease())
   }
 
-  start<Event>({ about, handler, outbox, toEvent }: HandlerRun<Event>): void {
+  start<Event>(run: HandlerRun<Event>): void {
     const { hold, options } = this.#scope
-    this.#outbox = outbox
+    this.#outbox = run.outbox
     let result: unknown
     try {
-      const context = this.#context(about)
+      const context = this.#context(run.about)
       result = options.runtime.alone.runInside(hold, () => {
-        const event = toEvent()
-        if (!isPromise(event)) return handler(event, context)
+        const event = run.toEvent()
+        if (!isPromise(event)) return this.#call(run, event, context)
         return event.then((made) => {
           // The deadline may have passed while the event was made.
           context.signal.throwIfAborted()
-          return handler(made, context)
+          return this.#call(run, made, context)
         })
       })
       if (isThenable(result)) {
@@ -180,6 +182,15 @@ class WatchedRun {
       return
     }
     this.#end({ kind: 'returned', value: result })
+  }
+
+  #call<Event>(run: HandlerRun<Event>, event: Event, context: HandlerContext<unknown>): unknown {
+    const { about, handler, hasNext } = run
+    const { transaction } = this.#scope
+    if (transaction?.runHandler === undefined) return handler(event, context)
+    const eventId = about === undefined || about.key === '' ? undefined : about.idempotencyKey
+    const turn = { eventId, isLast: hasNext !== true }
+    return transaction.runHandler(() => handler(event, context), turn)
   }
 
   #context(event: HandlerRun<never>['about']): HandlerContext<unknown> {

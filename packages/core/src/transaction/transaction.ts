@@ -140,6 +140,7 @@ function runOf(
   return {
     outbox: outboxOf(running, [pending]),
     leaseLost: lease?.lost,
+    hasNext: pending !== running.claimed.at(-1),
     about: { attempt: pending.counted?.attempt ?? 1, idempotencyKey: event.id, key: event.key },
     toEvent: () => {
       if (refusal !== undefined) throw refusal as Error

@@ -74,8 +74,8 @@ export class OrmConnection<Tx> implements HeldConnection<Tx> {
     this.#parts = parts
   }
 
-  logTo(_logger: Logger): void {
-    // The ORM makes the promises of its statements, so whether one is awaited is not known.
+  logTo(logger: Logger): void {
+    this.#parts.watch.logTo(logger)
   }
 
   ended(thrown: unknown): OncewardError | undefined {

@@ -37,7 +37,7 @@ export function guardedSql<Sql extends TransactionSql>(
       typeof arg === 'function' ? (inner: Sql) => arg(guardedSql(inner, watch, running)) : arg,
     )
     const refusal = watch.refusal('savepoint')
-    if (refusal !== undefined) return Promise.reject(refusal)
+    if (refusal !== undefined) return watch.refuse(refusal, 'savepoint')
     return watch.nested(() => Reflect.apply(sql.savepoint, sql, guarded))
   }
   const replaced: Readonly<Record<PropertyKey, unknown>> = {
@@ -73,6 +73,8 @@ function watchedQuery(
     const refusal = watch.refusal(textOf(sent))
     if (refusal !== undefined) {
       sent.reject(refusal)
+      // `execute()` sends a query that nobody may await, and Node would end the process.
+      sent.catch(() => undefined)
       return
     }
     running.add(sent)

@@ -1,6 +1,7 @@
-import { type OncewardError, RetryableError } from '@onceward/core'
+import { type Logger, type OncewardError, RetryableError } from '@onceward/core'
 import type { TransactionStatus } from '@onceward/core/ports'
 import { isConnectionLoss, sqlState } from '../errors.ts'
+import { HandlerStatements } from '../transaction/handler-statements.ts'
 import { HandleGate, refusedControls } from '../transaction/refusing-handle.ts'
 
 /**
@@ -15,6 +16,7 @@ export class StatementWatch {
   readonly unsent: Map<object, string> = new Map()
   #status: Exclude<TransactionStatus, 'ended'> = 'open'
   readonly #running = new Set<PromiseLike<unknown>>()
+  readonly #refusals = new HandlerStatements()
 
   get status(): TransactionStatus {
     return this.#status
@@ -27,6 +29,15 @@ export class StatementWatch {
   /** Resolves when no statement runs. */
   async idle(): Promise<void> {
     while (this.isBusy) await Promise.allSettled(this.#running)
+  }
+
+  logTo(logger: Logger): void {
+    this.#refusals.logger = logger
+  }
+
+  /** The promise of a statement that is not sent. If nobody awaits it, that is logged: Node would end the process. */
+  refuse(refusal: OncewardError, text: string | undefined): Promise<never> {
+    return this.#refusals.refused(refusal, text)
   }
 
   /** Why a handler's run fails although it has returned. */
@@ -76,7 +87,7 @@ export class StatementWatch {
   /** Refuses or sends a statement, where the handler may get a promise of ours for it. */
   statement<T>(text: string | undefined, send: () => PromiseLike<T>): PromiseLike<T> {
     const refusal = this.refusal(text)
-    if (refusal !== undefined) return Promise.reject(refusal)
+    if (refusal !== undefined) return this.refuse(refusal, text)
     const answer = send()
     this.sent(answer)
     return answer
