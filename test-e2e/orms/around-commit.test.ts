@@ -9,12 +9,14 @@ import {
 } from '@onceward/core'
 import { toDelivery } from '@onceward/core/memory'
 import { migrate } from '@onceward/postgres'
+import { knexInbox } from '@onceward/postgres/knex'
 import { mikroOrmInbox } from '@onceward/postgres/mikro-orm'
 import { prismaInbox } from '@onceward/postgres/prisma'
 import { typeormInbox } from '@onceward/postgres/typeorm'
 import { database, until } from '@onceward/testing'
 import { silent } from '@onceward/testing/conformance'
 import { PrismaPg } from '@prisma/adapter-pg'
+import createKnex, { type Knex } from 'knex'
 import pg from 'pg'
 import { DataSource, type EntitySubscriberInterface } from 'typeorm'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
@@ -26,7 +28,12 @@ let connectionString: string
 let pool: pg.Pool
 const guards: Guard[] = []
 const errors: unknown[][] = []
-const logger = { ...silent, error: (...line: unknown[]) => void errors.push(line) }
+const warnings: unknown[][] = []
+const logger = {
+  ...silent,
+  error: (...line: unknown[]) => void errors.push(line),
+  warn: (...line: unknown[]) => void warnings.push(line),
+}
 
 beforeAll(async () => {
   connectionString = (await database()).url
@@ -34,7 +41,10 @@ beforeAll(async () => {
   await migrate(pool)
   await pool.query('create table charges (order_id text primary key, cents int check (cents > 0))')
 })
-beforeEach(() => void errors.splice(0))
+beforeEach(() => {
+  errors.splice(0)
+  warnings.splice(0)
+})
 afterEach(() => Promise.all(guards.splice(0).map((guard) => guard.close())))
 afterAll(() => pool.end())
 
@@ -131,6 +141,12 @@ describe('MikroORM', () => {
       expect(await run(inbox(), handler)).toMatchObject({ kinds: ['defer'], charged: [] })
     })
 
+    it('without a warning that `tx` is not used', async () => {
+      const many = { count: 12, transaction: 'each' } as const
+      const done = await run(inbox(), ({ key }) => charge(key, 'a'), many)
+      expect([done.kinds, warnings]).toEqual([acked(12), []])
+    })
+
     it('in each of the events that share a transaction', async () => {
       const done = await run(inbox(), ({ key }) => charge(key, 'a'), BATCH)
       expect(done).toMatchObject({ kinds: acked(3), charged: ['a', 'a', 'a'] })
@@ -207,6 +223,89 @@ describe('MikroORM', () => {
       tx.create(MikroCharge, { orderId: `${key} a`, cents: 1 })
     }
     expect(await run(inbox(), charge, BATCH)).toMatchObject({ kinds: acked(3), sends: 3 })
+  })
+})
+
+// Red before: nothing is said, or that `tx` is not used, after ten events.
+describe('the first write of a handler over the root handle is said, with the id of its event', () => {
+  /** A write of the transaction is nothing to say, and a second one is not said again. */
+  async function warned<Tx>(inbox: Inbox<Tx>, own: Work<Tx>, root: (key: string) => unknown) {
+    await run(inbox, own)
+    expect(warnings).toEqual([])
+    const ids: string[] = []
+    const work: Work<Tx> = async (event, context) => {
+      ids.push(event.idempotencyKey)
+      await own(event, context)
+      await root(event.key)
+    }
+    await run(inbox, work, { count: 2 })
+    // Outside of a run, the root handle is free.
+    await root(randomUUID())
+    const said = expect.stringMatching(/^a handler wrote outside/)
+    expect(warnings).toEqual([[expect.anything(), said]])
+    const [fields] = warnings[0] as [{ readonly eventId: string; readonly statement?: string }]
+    expect(ids).toContain(fields.eventId)
+    return fields
+  }
+
+  it.each<[string, (knex: Knex, key: string) => Promise<unknown>]>([
+    ['a statement', (knex, key) => knex('charges').insert({ order_id: key, cents: 1 })],
+    [
+      'a transaction',
+      (knex, key) => knex.transaction((own) => own('charges').insert({ order_id: key, cents: 1 })),
+    ],
+  ])('Knex: %s', async (_, root) => {
+    const knex = createKnex({ client: 'pg', connection: connectionString })
+    const { statement } = await warned(
+      knexInbox(knex, { connectionString }),
+      async ({ key }, { tx }) => {
+        await knex('charges').select()
+        await tx.transaction((inner) => inner('charges').insert({ order_id: `${key} a`, cents: 1 }))
+      },
+      (key) => root(knex, key),
+    )
+    expect(statement).toBe('insert into charges …')
+    await Promise.all(guards.splice(0).map((guard) => guard.close()))
+    expect(knex.listenerCount('query')).toBe(0)
+    await knex.destroy()
+  })
+
+  it('TypeORM', async () => {
+    const url = connectionString
+    const dataSource = new DataSource({ type: 'postgres', url, entities: [Charge] })
+    await dataSource.initialize()
+    const repository = dataSource.getRepository(Charge)
+    const { statement } = await warned(
+      typeormInbox(dataSource, { connectionString }),
+      async ({ key }, { tx }) => {
+        await repository.find()
+        await tx.transaction((inner) => inner.insert(Charge, { orderId: `${key} a`, cents: 1 }))
+      },
+      (key) => repository.insert({ orderId: key, cents: 1 }),
+    )
+    expect(statement).toBe('insert into charges …')
+    await Promise.all(guards.splice(0).map((guard) => guard.close()))
+    expect(dataSource.subscribers).toEqual([])
+    await dataSource.destroy()
+  })
+
+  it('MikroORM', async () => {
+    const orm = await MikroORM.init({ clientUrl: connectionString, entities: [ChargeSchema] })
+    await warned(
+      mikroOrmInbox(orm, { connectionString }),
+      async ({ key }, { tx }) => {
+        await orm.em.fork().find(MikroCharge, {})
+        await tx.transactional((inner) => {
+          inner.create(MikroCharge, { orderId: `${key} a`, cents: 1 })
+        })
+      },
+      async (key) => {
+        const own = orm.em.fork()
+        own.create(MikroCharge, { orderId: key, cents: 1 })
+        await own.flush()
+      },
+    )
+    await orm.close()
   })
 })
 

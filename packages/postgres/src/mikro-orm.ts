@@ -11,10 +11,11 @@ import { toStoreError } from './errors.ts'
 import { createInbox } from './inbox/inbox.ts'
 import { kyselyDriver } from './kysely-driver.ts'
 import type { DriverSettings } from './options.ts'
-import { aroundHandlers, type ToAround } from './orm/around-handlers.ts'
+import type { ToAround } from './orm/around-handlers.ts'
 import { knexLibrary } from './orm/knex-library.ts'
-import { aroundMikroOrm, type MikroOrm } from './orm/mikro-orm-around.ts'
+import { aroundMikroOrm, type MikroOrm, mikroOrmRoot } from './orm/mikro-orm-around.ts'
 import { type OrmInboxOptions, ormOptions } from './orm/options.ts'
+import { warningOfRootWrites } from './orm/root-writes.ts'
 import { pgDriver, pgLibraryDriver } from './pg-driver.ts'
 
 /** Options of {@link mikroOrmInbox}. */
@@ -69,16 +70,22 @@ export function mikroOrmInbox<Manager extends MikroOrmManager>(
     field: 'em',
   })
   const { openPool, settings } = ormOptions('mikroOrmInbox', options)
-  let around: ToAround<object, Manager> | undefined
+  const em = orm.em as unknown as MikroOrm & Manager
+  let toAround: ToAround<object, Manager> | undefined
   const inbox = createInbox<Manager>((registration) => {
     const { pool, close } = openPool(registration)
     const parts: Parts = { orm: orm as unknown as Orm, pool, settings, registration }
-    const driver = innerDriver(parts)
-    return { ...aroundHandlers(driver, around as ToAround<object, Manager>), close }
+    return warningOfRootWrites(
+      { ...innerDriver(parts), close },
+      {
+        ...{ toAround: toAround as ToAround<object, Manager>, registration },
+        rootWatch: mikroOrmRoot(em),
+      },
+    )
   }, options)
   return {
     open: async (registration) => {
-      around ??= await aroundMikroOrm(orm as unknown as { readonly em: MikroOrm & Manager })
+      toAround ??= await aroundMikroOrm(em)
       return inbox.open(registration)
     },
   }

@@ -182,6 +182,8 @@ export interface InboxTransaction<Tx> {
    * that is part of the run. Left out: the handler is called as it is.
    */
   runHandler?(handler: () => unknown, turn: HandlerTurn): unknown
+  /** The user's library finds the transaction within the handler, which need not read `tx` then. */
+  readonly isAmbient?: boolean | undefined
   /**
    * A handler has returned or thrown, and no handler of this transaction runs now.
    *

@@ -76,7 +76,8 @@ export async function runTransaction(
 function endOf(running: Running, failure: TransactionFailure | undefined): TransactionEnd {
   const { claimed, engine, transaction, unclaimed } = running
   if (failure !== undefined) return { kind: 'failed', failure, claimed, unclaimed, transaction }
-  if (engine.txWatch.onTx !== undefined) engine.txWatch.committed(claimed.length, transaction.tx)
+  if (engine.txWatch.onTx !== undefined && transaction.isAmbient !== true)
+    engine.txWatch.committed(claimed.length, transaction.tx)
   return { kind: 'committed', claimed, unclaimed, results: running.results ?? NONE }
 }
 

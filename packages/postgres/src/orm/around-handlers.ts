@@ -22,6 +22,8 @@ export interface AroundHandlers<Tx> {
    * again although an earlier handler of the transaction has failed.
    */
   run(handler: () => unknown, turn: HandlerTurn): unknown
+  /** Code that does not get `tx` finds the transaction within a handler. */
+  readonly isAmbient?: boolean
   /** The transaction has ended. What the library then calls of the user's runs outside of it. */
   ended?(isCommitted: boolean): Promise<void>
 }
@@ -57,6 +59,7 @@ const FAILED =
 
 class SurroundedTransaction<Inner, Tx> implements InboxTransaction<Tx> {
   readonly tx: Tx
+  readonly isAmbient: boolean
   readonly #inner: InboxTransaction<Inner>
   readonly #around: AroundHandlers<Tx>
   readonly #context: BeginContext
@@ -65,6 +68,7 @@ class SurroundedTransaction<Inner, Tx> implements InboxTransaction<Tx> {
 
   constructor(inner: InboxTransaction<Inner>, around: AroundHandlers<Tx>, context: BeginContext) {
     this.tx = around.tx
+    this.isAmbient = around.isAmbient === true
     this.#inner = inner
     this.#around = around
     this.#context = context

@@ -1,15 +1,41 @@
 import type { Knex } from 'knex'
 import type { Client, Pool, PoolClient } from 'pg'
 import type { LibraryTransaction } from '../clients/pg-connection.ts'
-import type { PgLibrary } from '../pg-driver.ts'
 import { lentPool } from './lent-pool.ts'
+import type { SurroundingLibrary } from './pg-library-inbox.ts'
+import { isWrite } from './root-writes.ts'
 
 /** Knex, and what is built on it, as a library over pg. */
 export function knexLibrary<Row extends NonNullable<unknown>, Result>(
   knex: Knex<Row, Result>,
-): PgLibrary<Knex.Transaction<Row, Result>> {
+): SurroundingLibrary<Knex.Transaction<Row, Result>> {
   const { client } = knex as { readonly client: KnexClient }
-  return { pool: poolOf(client), toTransaction: (guarded) => begin(knex, guarded) }
+  const connections = new WeakMap<object, PoolClient>()
+  return {
+    pool: poolOf(client),
+    toTransaction: async (guarded) => {
+      const begun = await begin(knex, guarded)
+      connections.set(begun.tx, guarded)
+      return begun
+    },
+    rootWatch: {
+      listen: (seen) => {
+        const onQuery = ({ __knexUid, sql }: KnexQuery): void => {
+          if (isWrite(sql)) seen(sql, __knexUid)
+        }
+        knex.on('query', onQuery)
+        return () => void knex.off('query', onQuery)
+      },
+      // Knex numbers its connections.
+      markOf: (tx) => (connections.get(tx) as Partial<KnexQuery> | undefined)?.__knexUid,
+    },
+  }
+}
+
+/** What Knex tells its listeners of a query. */
+interface KnexQuery {
+  readonly __knexUid: string
+  readonly sql: string
 }
 
 type KnexTransaction<Row extends NonNullable<unknown>, Result> = LibraryTransaction<

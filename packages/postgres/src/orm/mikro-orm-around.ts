@@ -1,6 +1,7 @@
 import { ConfigurationError } from '@onceward/core'
 import { refusedControl } from '../transaction/refusing-handle.ts'
 import type { AroundHandlers, ToAround } from './around-handlers.ts'
+import type { RootWatch } from './root-writes.ts'
 
 /** What is used of an `EntityManager` of MikroORM, which the types of its core do not say. */
 export interface MikroOrm {
@@ -11,7 +12,12 @@ export interface MikroOrm {
   getUnitOfWork(): unknown
   getEventManager(): {
     dispatchEvent(event: TransactionEvent, args: object): unknown
+    registerSubscriber(subscriber: Subscriber): void
   }
+}
+
+interface Subscriber {
+  beforeTransactionStart(event: { readonly em: object; readonly transaction?: object }): void
 }
 
 type TransactionEvent =
@@ -32,18 +38,34 @@ interface Contexts {
  *
  * @throws {@link ConfigurationError} if the context is not that of this MikroORM.
  */
-export async function aroundMikroOrm<Manager extends object>(orm: {
-  readonly em: MikroOrm & Manager
-}): Promise<ToAround<object, Manager>> {
+export async function aroundMikroOrm<Manager extends object>(
+  em: MikroOrm,
+): Promise<ToAround<object, Manager>> {
   const { TransactionContext } = (await import('@mikro-orm/postgresql').catch(() => ({}))) as {
     readonly TransactionContext?: Contexts
   }
-  if (TransactionContext === undefined || !isOf(orm.em, TransactionContext)) {
+  if (TransactionContext === undefined || !isOf(em, TransactionContext)) {
     throw new ConfigurationError(
       'The @mikro-orm/postgresql that onceward finds is another copy than that of the MikroORM of mikroOrmInbox, so services that hold `orm.em` would write outside of the transaction. Install one version of it, where @onceward/postgres is installed.',
     )
   }
-  return (context) => new Around(orm.em, context, TransactionContext)
+  return (context) => new Around(em, context, TransactionContext)
+}
+
+/** A flush or a transaction of another manager than the handler's begins a transaction, unless it is a savepoint. */
+export function mikroOrmRoot<Manager extends object>(em: MikroOrm): RootWatch<Manager> {
+  return {
+    listen: (seen) => {
+      em.getEventManager().registerSubscriber({
+        beforeTransactionStart: (event) => {
+          if (event.transaction === undefined) seen(undefined, event.em)
+        },
+      })
+      // MikroORM keeps its subscribers.
+      return () => undefined
+    },
+    markOf: (tx) => tx,
+  }
 }
 
 /** Whether the manager finds its transaction in the context. */
@@ -58,6 +80,7 @@ const OWN = { disableContextResolution: true } as const
 
 class Around<Manager extends object> implements AroundHandlers<Manager> {
   readonly tx: MikroOrm & Manager
+  readonly isAmbient = true
   readonly #context: object
   readonly #contexts: Contexts
   #hasBegun = false

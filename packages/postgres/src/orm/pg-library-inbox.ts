@@ -1,12 +1,16 @@
 import type { Inbox } from '@onceward/core'
+import type { ConsumerRegistration } from '@onceward/core/ports'
+import type { Driver } from '../driver/driver.ts'
 import { createInbox } from '../inbox/inbox.ts'
 import { type PgLibrary, pgLibraryDriver } from '../pg-driver.ts'
-import { aroundHandlers, type ToAround } from './around-handlers.ts'
+import { type AroundHandlers, aroundHandlers, type ToAround } from './around-handlers.ts'
 import { type OrmInboxOptions, ormOptions } from './options.ts'
+import { type RootWatch, warningOfRootWrites } from './root-writes.ts'
 
 /** A library over pg, which may do something of its own around handlers. */
 export interface SurroundingLibrary<Tx> extends PgLibrary<Tx> {
   readonly toAround?: ToAround<Tx, Tx>
+  readonly rootWatch?: RootWatch<Tx>
 }
 
 /**
@@ -24,6 +28,19 @@ export function pgLibraryInbox<Tx>(
   return createInbox((registration) => {
     const { pool, close } = openPool(registration)
     const driver = pgLibraryDriver(library, pool, settings, registration.runtime)
-    return { ...(library.toAround ? aroundHandlers(driver, library.toAround) : driver), close }
+    return surrounded({ ...driver, close }, library, registration)
   }, options)
 }
+
+function surrounded<Tx>(
+  driver: Driver<Tx>,
+  { rootWatch, toAround }: SurroundingLibrary<Tx>,
+  registration: ConsumerRegistration,
+): Driver<Tx> {
+  if (rootWatch !== undefined) {
+    return warningOfRootWrites(driver, { toAround: toAround ?? plain, rootWatch, registration })
+  }
+  return toAround === undefined ? driver : aroundHandlers(driver, toAround)
+}
+
+const plain = <Tx>(tx: Tx): AroundHandlers<Tx> => ({ tx, run: (handler) => handler() })

@@ -5,12 +5,18 @@ import type { Pool, PoolClient } from 'pg'
 import type { LibraryTransaction } from '../clients/pg-connection.ts'
 import type { AroundHandlers } from './around-handlers.ts'
 import type { SurroundingLibrary } from './pg-library-inbox.ts'
+import { isWrite } from './root-writes.ts'
 
 /** What is used of a data source and of its driver, which the types of some versions do not say. */
 export interface DataSource<Manager> {
   readonly isInitialized: boolean
   readonly driver: { readonly master?: Pool }
+  readonly subscribers: Subscriber[]
   createQueryRunner(mode: 'master'): QueryRunner<Manager>
+}
+
+interface Subscriber {
+  beforeQuery?(event: { readonly query: string; readonly queryRunner: object }): void
 }
 
 interface QueryRunner<Manager> {
@@ -45,6 +51,22 @@ export function typeormLibrary<Manager extends object>(
       const { manager } = started.runner
       runners.set(manager, started)
       return { tx: manager, end: () => void started.runner.release() }
+    },
+    rootWatch: {
+      listen: (seen) => {
+        const subscriber: Subscriber = {
+          beforeQuery: ({ query, queryRunner }) => {
+            if (isWrite(query)) seen(query, queryRunner)
+          },
+        }
+        const { subscribers } = dataSource
+        subscribers.push(subscriber)
+        return () => {
+          const at = subscribers.indexOf(subscriber)
+          if (at >= 0) subscribers.splice(at, 1)
+        }
+      },
+      markOf: (manager) => runners.get(manager)?.runner,
     },
     toAround: (manager) => new Around(dataSource, runners.get(manager) as Started<Manager>),
   }

@@ -230,7 +230,7 @@ function comesOf(thrown: unknown, error: unknown): boolean {
 const MOST_WORDS = 5
 
 /** The first words of a statement. Values are never shown: they may be secret. */
-function shown(text: string | undefined): string {
+export function shown(text: string | undefined): string {
   if (text === undefined) return 'a query'
   const words: string[] = []
   for (const token of statementTokens(text, false)) {
