@@ -1,4 +1,5 @@
 import { CASE_NAMES, ORM_TABLE } from '../packages/postgres/src/fixtures/orms/table.ts'
+import { HABITS, type Habit, ORM_NAMES } from '../test-e2e/orms/habits-table.ts'
 import { table } from './docs-table.ts'
 
 /** What the tests of `packages/postgres/src/orms.int.test.ts` have shown of each ORM. */
@@ -8,6 +9,27 @@ export function ormTable(): string {
     CASE_NAMES.map((name) => [
       name,
       ...Object.values(ORM_TABLE).map(({ differs }) => differs?.[name] ?? '✓'),
+    ]),
+  )
+}
+
+const SHOWN: Readonly<Record<Habit, string>> = {
+  inside: '✓',
+  outside: 'outside',
+  warned: 'outside, with a warning',
+  refused: 'refused',
+}
+
+/** What the tests of `test-e2e/orms/habits.test.ts` have shown of each ORM. */
+export function ormHabitTable(): string {
+  return table(
+    ['', ...ORM_NAMES],
+    Object.entries(HABITS).map(([habit, found]) => [
+      habit,
+      ...ORM_NAMES.map((name) => {
+        const each = found[name]
+        return each === undefined ? '–' : SHOWN[each]
+      }),
     ]),
   )
 }

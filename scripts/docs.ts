@@ -11,7 +11,7 @@ import { kafkaClientTable } from './docs-kafka-clients.ts'
 import { stateMachineTable } from './docs-machine.ts'
 import { metricTable } from './docs-metrics.ts'
 import { OPTION_TABLES } from './docs-options.ts'
-import { ormTable } from './docs-orms.ts'
+import { ormHabitTable, ormTable } from './docs-orms.ts'
 import { code } from './docs-table.ts'
 import { testFiles, trapChapters, withFiles } from './docs-tests.ts'
 import { userFunctionTable } from './docs-user-functions.ts'
@@ -45,6 +45,7 @@ const RENDERERS: Readonly<Record<string, (argument: string) => string>> = {
   'kafka-clients': () => kafkaClientTable(read('packages/kafka/src/clients/clients.int.test.ts')),
   metrics: metricTable,
   orms: ormTable,
+  'orm-habits': ormHabitTable,
   versions: versionTable,
   traps: () => trapChapters(testFiles(root)),
 }

@@ -386,9 +386,9 @@ describe('Prisma', () => {
     let late: ((key: string) => void) | undefined
     await run(inbox(), (_, { tx }) => {
       late = (key) => {
-        create(tx, key, 'a')
-        tx.$executeRaw`select 1`
-        tx.$transaction([tx.charge.count()])
+        void create(tx, key, 'a')
+        void tx.$executeRaw`select 1`
+        void tx.$transaction([tx.charge.count()])
       }
     })
     late?.(randomUUID())

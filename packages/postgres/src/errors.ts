@@ -303,3 +303,10 @@ function toErrorLike(error: unknown): ErrorLike {
   if (meta !== undefined) found.push(Object(meta).driverAdapterError, meta)
   return { code: originalCode ?? code, message, routine, causes: found }
 }
+
+/** Whether the connection is lost with the error: no statement can raise one of the severity FATAL. */
+export function endsConnection(error: unknown): boolean {
+  const { severity } = Object(error) as { readonly severity?: unknown }
+  if (severity === 'FATAL' || severity === 'PANIC') return true
+  return sqlState(error) === undefined && isConnectionLoss(error)
+}

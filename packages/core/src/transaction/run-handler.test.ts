@@ -56,6 +56,33 @@ test('returns what the handler returned or threw, synchronously too, and leaves 
   expect(threw.clock.timers).toBe(0)
 })
 
+test('a transaction may run the handler itself, and what it does behind it is part of the run', async () => {
+  const clock = new Clock()
+  const { scope } = scopeOf(clock, undefined)
+  const turns: unknown[] = []
+  const runInside = (hasNext: boolean, behind: () => unknown): Promise<TimedEnd> => {
+    const transaction: HandlerScope['transaction'] = {
+      ...{ tx: undefined, revoke: () => undefined },
+      runHandler: async (handler, turn) => {
+        turns.push(turn)
+        const value = await handler()
+        await behind()
+        return value
+      },
+    }
+    const about = { attempt: 1, idempotencyKey: 'the id', key: 'k' }
+    return runHandler({ ...scope, transaction }, { ...runOf(() => 5), about, hasNext })
+  }
+  expect(await runInside(true, () => undefined)).toMatchObject({ kind: 'returned', value: 5 })
+  const flush = Promise.reject.bind(Promise, new Error('the flush fails'))
+  expect(await runInside(false, flush)).toMatchObject({ kind: 'threw' })
+  const eventId = 'the id'
+  expect(turns).toEqual([
+    { eventId, isLast: false },
+    { eventId, isLast: true },
+  ])
+})
+
 test('at the deadline the transaction handle refuses before the signal aborts', async () => {
   const order: string[] = []
   const { clock, end, revoked } = start(({ signal }) => {

@@ -7,6 +7,8 @@ export interface OpenTransaction<Tx> {
   commit(): Promise<void>
   /** Lets the callback throw. Rejects if the library answers with another error than that one. */
   rollback(): Promise<void>
+  /** Never lets the callback return. Rejects as soon as the library has given the transaction up by itself. */
+  abandoned(): Promise<void>
 }
 
 /** What the callback throws for a ROLLBACK. */
@@ -47,6 +49,7 @@ export function openTransaction<Tx>(
           if (!comesOf(error, sentinel)) throw error
         })
       },
+      abandoned: () => answer,
     })
     return end.promise
   }

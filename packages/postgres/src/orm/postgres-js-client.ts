@@ -4,27 +4,48 @@ import type { Driver, QueryAnswer } from '../driver/driver.ts'
 import { gateOf } from '../driver/pool-slots.ts'
 import { createShortTransactions, type StatementConnection } from '../driver/short-transaction.ts'
 import { inline } from '../driver/sql-literal.ts'
-import { diagnose } from '../errors.ts'
+import { diagnose, endsConnection } from '../errors.ts'
 import { type OpenTransaction, openTransaction } from './callback-transaction.ts'
 import type { OrmBegin, OrmTransaction } from './orm-connection.ts'
 import { guardedSql, type Running } from './postgres-js-handle.ts'
+
+/**
+ * A transaction of postgres.js, which writes to a connection that has closed: that ends the process, or runs the statement
+ * outside of the transaction once the connection is open again (porsager/postgres#1208, #1155). So nothing is sent when the
+ * connection is over, also no ROLLBACK: the callback then never returns.
+ */
+async function openOn(sql: Sql, options: string, isEnding: () => boolean): Promise<JsTransaction> {
+  const open = await openTransaction<TransactionSql>((callback) => sql.begin(options, callback))
+  const isOver = (): boolean => open.lost !== undefined || isEnding()
+  return {
+    ...{ tx: open.tx, isOver },
+    get lost() {
+      return open.lost
+    },
+    commit: () => (isOver() ? open.abandoned() : open.commit()),
+    rollback: () => (isOver() ? open.abandoned() : open.rollback()),
+  }
+}
+
+interface JsTransaction extends Omit<OpenTransaction<TransactionSql>, 'abandoned'> {
+  isOver(): boolean
+}
 
 /** A transaction of postgres.js with a guarded handle. */
 export async function beginPostgresJs(
   sql: Sql,
   { isolation, watch }: OrmBegin,
 ): Promise<OrmTransaction<TransactionSql>> {
-  const open = await openTransaction<TransactionSql>((callback) =>
-    sql.begin(`isolation level ${isolation} read write`, callback),
-  )
+  const options = `isolation level ${isolation} read write`
+  const open = await openOn(sql, options, () => watch.status === 'broken')
   const running: Running = new Set()
+  const { commit, isOver, rollback } = open
   return {
-    tx: guardedSql(open.tx, watch, running),
+    tx: guardedSql(open.tx, { watch, running, isOver }),
     get lost() {
       return open.lost
     },
-    commit: open.commit,
-    rollback: open.rollback,
+    ...{ commit, rollback },
     query: (text) => ask(sql, open.tx, text),
     // As the user's own statements: behind some poolers nothing may be prepared.
     prepared: async ({ text, values }) => {
@@ -56,14 +77,17 @@ export function postgresJsStatements(
 
 /** Texts that are one transaction go to any connection; those that begin one get the same connection until it ends. */
 function statementConnection(sql: Sql): StatementConnection {
-  let open: OpenTransaction<TransactionSql> | undefined
-  const run = (text: string): Promise<QueryAnswer> => ask(sql, open?.tx ?? sql, text)
+  let open: JsTransaction | undefined
+  let isEnding = false
+  const run = (text: string): Promise<QueryAnswer> =>
+    ask(sql, open?.tx ?? sql, text).catch((error: unknown) => {
+      isEnding ||= endsConnection(error)
+      throw error
+    })
   return {
     send: async ([first = '', ...rest]) => {
       if (!first.startsWith(BEGIN)) return run([first, ...rest].join('; '))
-      open = await openTransaction<TransactionSql>((callback) =>
-        sql.begin(first.slice(BEGIN.length), callback),
-      )
+      open = await openOn(sql, first.slice(BEGIN.length), () => isEnding)
       return run(rest.join('; '))
     },
     query: async (text, values) => {

@@ -1,3 +1,4 @@
+import { type OncewardError, StoreUnavailableError } from '@onceward/core'
 import type { TransactionSql } from 'postgres'
 import { refusedControl } from '../transaction/refusing-handle.ts'
 import type { StatementWatch } from './statement-watch.ts'
@@ -21,24 +22,40 @@ type Handler = ((query: PostgresJsQuery) => unknown) & { debug?: unknown }
 /** Queries that run now. */
 export type Running = Set<PostgresJsQuery>
 
+export interface HandleParts {
+  readonly watch: StatementWatch
+  readonly running: Running
+  /** Whether the connection of the transaction is over. */
+  readonly isOver: () => boolean
+}
+
+const LOST = 'The connection of the transaction was lost, so no statement is sent.'
+
+/** Why a statement must not be sent. Undefined if it may. */
+function refusalOf(
+  { isOver, watch }: HandleParts,
+  text: string | undefined,
+): OncewardError | undefined {
+  return isOver() ? new StoreUnavailableError(LOST) : watch.refusal(text)
+}
+
 /**
  * The user's `TransactionSql`, whose queries pass the watch when they are sent: those of tagged templates, of `unsafe` and
  * of `file`, and those of savepoints.
  */
-export function guardedSql<Sql extends TransactionSql>(
-  sql: Sql,
-  watch: StatementWatch,
-  running: Running,
-): Sql {
-  const watched = (value: unknown): unknown =>
-    isQuery(value) ? watchedQuery(value, watch, running) : value
+export function guardedSql<Sql extends TransactionSql>(sql: Sql, parts: HandleParts): Sql {
+  const { watch } = parts
+  const watched = (value: unknown): unknown => (isQuery(value) ? watchedQuery(value, parts) : value)
   const savepoint = (...args: unknown[]): Promise<unknown> => {
-    const guarded = args.map((arg) =>
-      typeof arg === 'function' ? (inner: Sql) => arg(guardedSql(inner, watch, running)) : arg,
-    )
-    const refusal = watch.refusal('savepoint')
+    const refusal = refusalOf(parts, 'savepoint')
     if (refusal !== undefined) return watch.refuse(refusal, 'savepoint')
-    return watch.nested(() => Reflect.apply(sql.savepoint, sql, guarded))
+    const over = Promise.withResolvers<never>()
+    const guarded = args.map((arg) =>
+      typeof arg === 'function' ? nestedWork(arg as Work<Sql>, parts, over.reject) : arg,
+    )
+    return watch.nested(() =>
+      Promise.race([Reflect.apply(sql.savepoint, sql, guarded), over.promise]),
+    )
   }
   const replaced: Readonly<Record<PropertyKey, unknown>> = {
     unsafe: (...args: unknown[]) => watched(Reflect.apply(sql.unsafe, sql, args)),
@@ -59,18 +76,35 @@ export function guardedSql<Sql extends TransactionSql>(
   })
 }
 
+type Work<Sql> = (inner: Sql) => unknown
+
+/** postgres.js sends ROLLBACK TO when the work fails, so the work of a lost connection never ends. */
+function nestedWork<Sql extends TransactionSql>(
+  work: Work<Sql>,
+  parts: HandleParts,
+  fail: (error: unknown) => void,
+): Work<Sql> {
+  return async (inner) => {
+    try {
+      const answer = await work(guardedSql(inner, parts))
+      return Array.isArray(answer) ? await Promise.all(answer) : answer
+    } catch (error) {
+      if (!parts.isOver()) throw error
+      fail(error)
+      return new Promise(() => undefined)
+    }
+  }
+}
+
 function isQuery(value: unknown): value is PostgresJsQuery {
   return value instanceof Promise && 'handler' in value && 'strings' in value
 }
 
-function watchedQuery(
-  query: PostgresJsQuery,
-  watch: StatementWatch,
-  running: Running,
-): PostgresJsQuery {
+function watchedQuery(query: PostgresJsQuery, parts: HandleParts): PostgresJsQuery {
+  const { running, watch } = parts
   const send = query.handler
   const handler: Handler = (sent) => {
-    const refusal = watch.refusal(textOf(sent))
+    const refusal = refusalOf(parts, textOf(sent))
     if (refusal !== undefined) {
       sent.reject(refusal)
       // `execute()` sends a query that nobody may await, and Node would end the process.

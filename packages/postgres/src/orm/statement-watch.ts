@@ -1,6 +1,6 @@
 import { type Logger, type OncewardError, RetryableError } from '@onceward/core'
 import type { TransactionStatus } from '@onceward/core/ports'
-import { isConnectionLoss, sqlState } from '../errors.ts'
+import { endsConnection, sqlState } from '../errors.ts'
 import { HandlerStatements } from '../transaction/handler-statements.ts'
 import { HandleGate, refusedControls } from '../transaction/refusing-handle.ts'
 
@@ -78,8 +78,8 @@ export class StatementWatch {
       (error: unknown) => {
         this.#running.delete(answer)
         // A statement may raise any code and any text, also those of a lost connection: ROLLBACK tells.
-        if (sqlState(error) !== undefined) this.#status = 'failed'
-        else if (isConnectionLoss(error)) this.#status = 'broken'
+        if (endsConnection(error)) this.#status = 'broken'
+        else if (sqlState(error) !== undefined) this.#status = 'failed'
       },
     )
   }

@@ -126,6 +126,10 @@ class Around<Manager> implements AroundHandlers<Manager> {
     const after = this.#dataSource.createQueryRunner('master')
     after.data = runner.data
     const event = isCommitted ? 'AfterTransactionCommit' : 'AfterTransactionRollback'
-    await after.broadcaster.broadcast(event).finally(() => after.release())
+    try {
+      await after.broadcaster.broadcast(event)
+    } finally {
+      await after.release()
+    }
   }
 }
