@@ -1,91 +1,21 @@
 import { randomUUID } from 'node:crypto'
 import { type EventSubscriber, MikroORM, RequestContext } from '@mikro-orm/postgresql'
-import {
-  createGuard,
-  type Guard,
-  type GuardEvent,
-  type HandlerContext,
-  type Inbox,
-} from '@onceward/core'
-import { toDelivery } from '@onceward/core/memory'
-import { migrate } from '@onceward/postgres'
-import { knexInbox } from '@onceward/postgres/knex'
 import { mikroOrmInbox } from '@onceward/postgres/mikro-orm'
 import { prismaInbox } from '@onceward/postgres/prisma'
 import { typeormInbox } from '@onceward/postgres/typeorm'
-import { database, until } from '@onceward/testing'
-import { silent } from '@onceward/testing/conformance'
+import { until } from '@onceward/testing'
 import { PrismaPg } from '@prisma/adapter-pg'
-import createKnex, { type Knex } from 'knex'
-import pg from 'pg'
 import { DataSource, type EntitySubscriberInterface } from 'typeorm'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { ChargeSchema, Charge as MikroCharge } from '../../docs/samples/orm-mikro-orm-entity.ts'
 import { Charge } from '../../docs/samples/orm-typeorm-entity.ts'
 import { PrismaClient } from '../../docs/samples/prisma/generated/client.ts'
+import { errors, prepareCharging, run, type Work, warnings } from './charging.ts'
 
 let connectionString: string
-let pool: pg.Pool
-const guards: Guard[] = []
-const errors: unknown[][] = []
-const warnings: unknown[][] = []
-const logger = {
-  ...silent,
-  error: (...line: unknown[]) => void errors.push(line),
-  warn: (...line: unknown[]) => void warnings.push(line),
-}
-
-beforeAll(async () => {
-  connectionString = (await database()).url
-  pool = new pg.Pool({ connectionString, max: 3 })
-  await migrate(pool)
-  await pool.query('create table charges (order_id text primary key, cents int check (cents > 0))')
+prepareCharging((url) => {
+  connectionString = url
 })
-beforeEach(() => {
-  errors.splice(0)
-  warnings.splice(0)
-})
-afterEach(() => Promise.all(guards.splice(0).map((guard) => guard.close())))
-afterAll(() => pool.end())
-
-interface Shared {
-  readonly count?: number
-  readonly transaction?: 'each' | 'batch'
-}
-
-type Work<Tx> = (event: GuardEvent<unknown>, context: HandlerContext<Tx>) => unknown
-
-/** Delivers events to a handler, and answers their settlements, what is charged and how many messages are sent then. */
-async function run<Tx>(
-  inbox: Inbox<Tx>,
-  work: Work<Tx>,
-  { count = 1, transaction = 'each' }: Shared = {},
-) {
-  const consumer = randomUUID()
-  const retry = { attempts: 3, baseMs: 1, maxMs: 1 }
-  const guard = createGuard(
-    { consumer, inbox, logger, retry, transaction },
-    async (event, context) => void (await work(event, context)),
-  )
-  guards.push(guard)
-  const keys = Array.from({ length: count }, () => randomUUID())
-  const settlements = await guard.processBatch(
-    keys.map((key) => toDelivery({ key }, { headers: { 'idempotency-key': key } })),
-  )
-  const charged = `select substr(order_id, 38) as name from charges where left(order_id, 36) = any($1) order by name`
-  const sent = 'select message_id from onceward.outbox_messages where destination = any($1)'
-  const [{ rows }, { rows: sends }] = await Promise.all([
-    pool.query(charged, [keys]),
-    pool.query(sent, [keys]),
-  ])
-  const [error] = settlements.flatMap((each) => ('error' in each ? [String(each.error)] : []))
-  return {
-    kinds: settlements.map(({ kind }) => kind),
-    error,
-    charged: rows.map(({ name }) => name as string),
-    sends: sends.length,
-  }
-}
 
 const BATCH = { count: 3, transaction: 'batch' } as const
 const acked = (count: number): readonly string[] => Array.from({ length: count }, () => 'ack')
@@ -223,89 +153,6 @@ describe('MikroORM', () => {
       tx.create(MikroCharge, { orderId: `${key} a`, cents: 1 })
     }
     expect(await run(inbox(), charge, BATCH)).toMatchObject({ kinds: acked(3), sends: 3 })
-  })
-})
-
-// Red before: nothing is said, or that `tx` is not used, after ten events.
-describe('the first write of a handler over the root handle is said, with the id of its event', () => {
-  /** A write of the transaction is nothing to say, and a second one is not said again. */
-  async function warned<Tx>(inbox: Inbox<Tx>, own: Work<Tx>, root: (key: string) => unknown) {
-    await run(inbox, own)
-    expect(warnings).toEqual([])
-    const ids: string[] = []
-    const work: Work<Tx> = async (event, context) => {
-      ids.push(event.idempotencyKey)
-      await own(event, context)
-      await root(event.key)
-    }
-    await run(inbox, work, { count: 2 })
-    // Outside of a run, the root handle is free.
-    await root(randomUUID())
-    const said = expect.stringMatching(/^a handler wrote outside/)
-    expect(warnings).toEqual([[expect.anything(), said]])
-    const [fields] = warnings[0] as [{ readonly eventId: string; readonly statement?: string }]
-    expect(ids).toContain(fields.eventId)
-    return fields
-  }
-
-  it.each<[string, (knex: Knex, key: string) => Promise<unknown>]>([
-    ['a statement', (knex, key) => knex('charges').insert({ order_id: key, cents: 1 })],
-    [
-      'a transaction',
-      (knex, key) => knex.transaction((own) => own('charges').insert({ order_id: key, cents: 1 })),
-    ],
-  ])('Knex: %s', async (_, root) => {
-    const knex = createKnex({ client: 'pg', connection: connectionString })
-    const { statement } = await warned(
-      knexInbox(knex, { connectionString }),
-      async ({ key }, { tx }) => {
-        await knex('charges').select()
-        await tx.transaction((inner) => inner('charges').insert({ order_id: `${key} a`, cents: 1 }))
-      },
-      (key) => root(knex, key),
-    )
-    expect(statement).toBe('insert into charges …')
-    await Promise.all(guards.splice(0).map((guard) => guard.close()))
-    expect(knex.listenerCount('query')).toBe(0)
-    await knex.destroy()
-  })
-
-  it('TypeORM', async () => {
-    const url = connectionString
-    const dataSource = new DataSource({ type: 'postgres', url, entities: [Charge] })
-    await dataSource.initialize()
-    const repository = dataSource.getRepository(Charge)
-    const { statement } = await warned(
-      typeormInbox(dataSource, { connectionString }),
-      async ({ key }, { tx }) => {
-        await repository.find()
-        await tx.transaction((inner) => inner.insert(Charge, { orderId: `${key} a`, cents: 1 }))
-      },
-      (key) => repository.insert({ orderId: key, cents: 1 }),
-    )
-    expect(statement).toBe('insert into charges …')
-    await Promise.all(guards.splice(0).map((guard) => guard.close()))
-    expect(dataSource.subscribers).toEqual([])
-    await dataSource.destroy()
-  })
-
-  it('MikroORM', async () => {
-    const orm = await MikroORM.init({ clientUrl: connectionString, entities: [ChargeSchema] })
-    await warned(
-      mikroOrmInbox(orm, { connectionString }),
-      async ({ key }, { tx }) => {
-        await orm.em.fork().find(MikroCharge, {})
-        await tx.transactional((inner) => {
-          inner.create(MikroCharge, { orderId: `${key} a`, cents: 1 })
-        })
-      },
-      async (key) => {
-        const own = orm.em.fork()
-        own.create(MikroCharge, { orderId: key, cents: 1 })
-        await own.flush()
-      },
-    )
-    await orm.close()
   })
 })
 

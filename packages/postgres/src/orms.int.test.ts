@@ -1,9 +1,10 @@
 import { database, proxy, type TcpProxy } from '@onceward/testing'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { CASES, type OrmTestbed } from './fixtures/orms/cases.ts'
+import { CASES } from './fixtures/orms/cases.ts'
 import { drawn } from './fixtures/orms/drawn.ts'
 import { ORMS } from './fixtures/orms/index.ts'
+import type { OrmTestbed } from './fixtures/orms/runs.ts'
 import { CASE_NAMES, ORM_TABLE } from './fixtures/orms/table.ts'
 import { migrate } from './operators/migrate.ts'
 

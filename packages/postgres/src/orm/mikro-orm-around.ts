@@ -8,7 +8,8 @@ export interface MikroOrm {
   fork(options: { readonly disableContextResolution: true }): MikroOrm
   flush(): Promise<void>
   setTransactionContext(context: object): void
-  isInTransaction(): boolean
+  /** The manager that this one stands for now. */
+  getContext(validate: false): object
   getUnitOfWork(): unknown
   getEventManager(): {
     dispatchEvent(event: TransactionEvent, args: object): unknown
@@ -71,8 +72,7 @@ export function mikroOrmRoot<Manager extends object>(em: MikroOrm): RootWatch<Ma
 /** Whether the manager finds its transaction in the context. */
 function isOf(em: MikroOrm, contexts: Contexts): boolean {
   const probe = em.fork(OWN)
-  probe.setTransactionContext({})
-  return contexts.create(probe, () => em.isInTransaction())
+  return contexts.create(probe, () => em.getContext(false)) === probe
 }
 
 /** A fork of the manager itself, and not of that of a context in which an event is processed. */
