@@ -45,12 +45,12 @@ export class Lanes<Outcome> {
   }
 
   isStopped(lane: string | undefined): boolean {
-    return this.#stopOf(lane) !== undefined
+    return this.#stops !== undefined && this.#stopOf(lane) !== undefined
   }
 
   /** The outcome of an item behind the one that stopped its lane. Undefined: the item may start in its turn. */
   followerOutcome({ index, lane }: InLane): Outcome | undefined {
-    const stop = this.#stopOf(lane)
+    const stop = this.#stops === undefined ? undefined : this.#stopOf(lane)
     return stop === undefined || index <= stop.index
       ? undefined
       : this.#rule.laneFollowerOutcome(stop.outcome)

@@ -137,7 +137,7 @@ describe('a waiter with a ticket', () => {
     expect(ticket.turn).toBeUndefined()
     slot()
     expect(await later).toBeTypeOf('function')
-    expect(semaphore.isAwaited()).toBe(false)
+    expect(semaphore.waiting).toBe(0)
   })
 
   test('comes first when it goes back, or has the slot that is free meanwhile', async () => {

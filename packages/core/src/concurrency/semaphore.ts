@@ -35,7 +35,8 @@ export interface Semaphore<Kind extends Ticket = Ticket> {
   acquire(wait?: SlotWait<Kind>): Promise<Release | undefined>
   /** The ticket of the waiter whose turn is next, if it has one. */
   nextTicket(): Kind | undefined
-  isAwaited(): boolean
+  /** Number of waiters. */
+  readonly waiting: number
 }
 
 interface Waiter<Kind> {
@@ -51,8 +52,8 @@ class FairSemaphore<Kind extends Ticket> implements Semaphore<Kind> {
   readonly size: number
   readonly #urgent = createWaitingLine<Waiter<Kind>>()
   readonly #waiters = createWaitingLine<Waiter<Kind>>()
+  waiting = 0
   #free: number
-  #waiting = 0
 
   constructor(size: number) {
     this.size = size
@@ -74,12 +75,8 @@ class FairSemaphore<Kind extends Ticket> implements Semaphore<Kind> {
     return this.#next()?.ticket
   }
 
-  isAwaited(): boolean {
-    return this.#waiting > 0
-  }
-
   #next(): Waiter<Kind> | undefined {
-    return this.#waiting === 0 ? undefined : (this.#urgent.first() ?? this.#waiters.first())
+    return this.#urgent.first() ?? this.#waiters.first()
   }
 
   #takeSlot(): Release {
@@ -87,9 +84,8 @@ class FairSemaphore<Kind extends Ticket> implements Semaphore<Kind> {
     return () => {
       if (!isHeld) return
       isHeld = false
-      const next = this.#next()
-      if (next === undefined) this.#free += 1
-      else next.grant()
+      if (this.waiting === 0) this.#free += 1
+      else this.#next()?.grant()
     }
   }
 
@@ -102,7 +98,7 @@ class FairSemaphore<Kind extends Ticket> implements Semaphore<Kind> {
         if (leaveLine === undefined) return
         leaveLine()
         leaveLine = undefined
-        this.#waiting -= 1
+        this.waiting -= 1
       }
       const leave = (taken: Release | undefined): void => {
         step()
@@ -113,7 +109,7 @@ class FairSemaphore<Kind extends Ticket> implements Semaphore<Kind> {
       }
       const waiter: Waiter<Kind> = { ticket, grant: () => leave(this.#takeSlot()) }
       const join = (isFirst: boolean): void => {
-        this.#waiting += 1
+        this.waiting += 1
         leaveLine = (isFirst ? this.#urgent : this.#waiters).join(waiter)
       }
       const goBack = (): void => {

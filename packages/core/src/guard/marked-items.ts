@@ -8,12 +8,12 @@ const NOT_OURS =
 
 /** The deliveries, of which those are items that have the mark of one: dead letters that were put back on their queue. */
 export function withItems(
-  { consumer, reportOnce, split }: ResolvedOptions,
+  { consumer, reportOnce }: ResolvedOptions,
   { engine, secret }: OpenStores,
   deliveries: readonly Delivery[],
 ): readonly Delivery[] {
   // Without an inbox no item has a dead letter of its own.
-  if (split === undefined || engine === undefined) return deliveries
+  if (engine === undefined) return deliveries
   if (!deliveries.some(({ headers }) => headers[ITEM_HEADER] !== undefined)) return deliveries
   return deliveries.map((delivery) => {
     if (delivery.headers[ITEM_HEADER] === undefined) return delivery

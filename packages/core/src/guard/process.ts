@@ -315,13 +315,15 @@ function runRows(
   return slot === undefined ? waitForSlot(run, members) : runBatch(run, members, { slot })
 }
 
-async function waitForSlot(run: BatchRun, members: readonly InFlightEvent[]): Promise<void> {
+function waitForSlot(run: BatchRun, members: readonly InFlightEvent[]): Promise<void> {
   const { engine, onOutcome, signals } = run
   const { runtime } = engine.options
   const rider = riderOf(run, members)
-  const slot = await takeSlot({ slots: engine.slots, runtime, signals, ticket: rider })
-  if (typeof slot === 'function') await runBatch(run, members, { slot, aboard: rider?.aboard })
-  else for (const member of members) onOutcome(member, slot, undefined)
+  return takeSlot({ slots: engine.slots, runtime, signals, ticket: rider }).then((slot) => {
+    if (typeof slot === 'function') return runBatch(run, members, { slot, aboard: rider?.aboard })
+    for (const member of members) onOutcome(member, slot, undefined)
+    return undefined
+  })
 }
 
 function batchRunOf(processing: Processing, engine: Engine, events: readonly Received[]): BatchRun {

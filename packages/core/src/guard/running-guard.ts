@@ -144,7 +144,8 @@ export class RunningGuard implements GuardPort {
         settling.settleAll(stores)
         return settling.settlements
       }
-      const received = withItems(this.#options, stores, deliveries)
+      const isSplit = this.#options.split !== undefined
+      const received = isSplit ? withItems(this.#options, stores, deliveries) : deliveries
       const observe = settling.observerWith(stores, received)
       const observeItem = settling.itemObserverWith(stores)
       const processing = startProcessing(this.#shared, {

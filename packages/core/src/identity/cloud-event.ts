@@ -58,8 +58,8 @@ export function structuredCloudEvent(
   const found = isStructured ? toCloudEventKey(source, id) : undefined
   if (found !== undefined) return found
   // A decoder such as `unwrapCloudEvent` has kept only the data.
-  const event = readCloudEvent(body)
-  return event === undefined ? undefined : toCloudEventKey(event['source'], event['id'])
+  const event = parsedIf(body, '"specversion"')
+  return isText(event['specversion']) ? toCloudEventKey(event['source'], event['id']) : undefined
 }
 
 function toCloudEventKey(source: unknown, id: unknown): string | undefined {

@@ -16,9 +16,6 @@ const FORMATS: Readonly<Record<EnvelopeFormat, (fields: Fields) => unknown>> = {
   s3: writtenInS3,
 }
 
-/** Each has one of them at least, and most payloads have none. */
-const MARKS = ['TopicArn', 'detail-type', 'messageType', 'specversion', 's3', 'Records'] as const
-
 /**
  * The part of an envelope that its producer wrote, which is the same in all its copies. What hops stamp on it is not: times,
  * signatures, traces, addresses. Undefined for any other value.
@@ -26,8 +23,17 @@ const MARKS = ['TopicArn', 'detail-type', 'messageType', 'specversion', 's3', 'R
 export function writtenPart(
   decoded: unknown,
 ): { readonly format: EnvelopeFormat; readonly part: unknown } | undefined {
+  if (typeof decoded !== 'object' || decoded === null) return undefined
+  // Each envelope has one of these fields at least, and most payloads have none.
+  const isMarked =
+    'TopicArn' in decoded ||
+    'detail-type' in decoded ||
+    'messageType' in decoded ||
+    'specversion' in decoded ||
+    's3' in decoded ||
+    'Records' in decoded
+  if (!isMarked) return undefined
   const fields = fieldsOf(decoded)
-  if (!MARKS.some((mark) => mark in fields)) return undefined
   for (const [format, written] of Object.entries(FORMATS)) {
     const part = written(fields)
     if (part !== undefined) return { format: format as EnvelopeFormat, part }

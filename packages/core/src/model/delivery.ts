@@ -114,7 +114,10 @@ export function unreservedHeaders<Value>(
   headers: Readonly<Record<string, Value>>,
 ): Record<string, Value> {
   const own = { ...headers }
-  for (const name of Object.keys(own)) if (isReservedHeader(name)) delete own[name]
+  for (const name of Object.keys(own)) {
+    // Most names begin with another letter.
+    if ((name[0] === 'x' || name[0] === 'X') && isReservedHeader(name)) delete own[name]
+  }
   return own
 }
 

@@ -114,7 +114,7 @@ export interface Driver {
 }
 
 /**
- * What the COMMIT of a run may begin. Undefined if no run waits, or if this one needs its slot after its commit.
+ * What the COMMIT of a run may begin, while others wait. Undefined if this run needs its slot after its commit.
  *
  * @param claimed - Number of its events in the transaction.
  */
@@ -123,8 +123,7 @@ export function nextOf(
   driver: Driver | undefined,
   claimed: number,
 ): NextBegin<unknown> | undefined {
-  if (driver === undefined || driver.pending.size !== claimed || !slots.isAwaited())
-    return undefined
+  if (driver?.pending.size !== claimed) return undefined
   return options.runtime.alone.isInside() ? undefined : new Next(slots, options, driver)
 }
 

@@ -156,18 +156,19 @@ class WatchedRun {
   }
 
   start<Event>(run: HandlerRun<Event>): void {
-    const { hold, options } = this.#scope
+    const { hold, options, transaction } = this.#scope
     this.#outbox = run.outbox
+    const handler = transaction?.runHandler === undefined ? run.handler : this.#inside(run)
     let result: unknown
     try {
       const context = this.#context(run.about)
       result = options.runtime.alone.runInside(hold, () => {
         const event = run.toEvent()
-        if (!isPromise(event)) return this.#call(run, event, context)
+        if (!isPromise(event)) return handler(event, context)
         return event.then((made) => {
           // The deadline may have passed while the event was made.
           context.signal.throwIfAborted()
-          return this.#call(run, made, context)
+          return handler(made, context)
         })
       })
       if (isThenable(result)) {
@@ -184,13 +185,12 @@ class WatchedRun {
     this.#end({ kind: 'returned', value: result })
   }
 
-  #call<Event>(run: HandlerRun<Event>, event: Event, context: HandlerContext<unknown>): unknown {
-    const { about, handler, hasNext } = run
-    const { transaction } = this.#scope
-    if (transaction?.runHandler === undefined) return handler(event, context)
+  /** The handler, run by the transaction. */
+  #inside<Event>({ about, handler, hasNext }: HandlerRun<Event>): HandlerRun<Event>['handler'] {
     const eventId = about === undefined || about.key === '' ? undefined : about.idempotencyKey
     const turn = { eventId, isLast: hasNext !== true }
-    return transaction.runHandler(() => handler(event, context), turn)
+    return (event, context) =>
+      this.#scope.transaction?.runHandler?.(() => handler(event, context), turn)
   }
 
   #context(event: HandlerRun<never>['about']): HandlerContext<unknown> {

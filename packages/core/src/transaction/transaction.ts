@@ -9,7 +9,7 @@ import {
   unrunError,
 } from '../model/errors.ts'
 import { addTime, type InFlightEvent } from '../model/in-flight-event.ts'
-import type { Begun, CommitAnswer } from '../model/inbox.ts'
+import type { CommitAnswer } from '../model/inbox.ts'
 import type { BatchHandler, Handler } from '../options/options.ts'
 import { nextOf } from './chain.ts'
 import type { Engine } from './engine.ts'
@@ -43,9 +43,10 @@ export async function runTransaction(
   let likelyDone = move === undefined
   for (const { member } of members) likelyDone &&= seenDone.has(member.event.id)
   const claim = claimOf(members, move)
-  const begin = (): Promise<Begun<unknown>> =>
-    engine.session.begin({ claim, waitMs, budgetMs, likelyDone })
-  const begun = await (aboard === undefined ? begin() : aboard.takeOr(members.length, begin))
+  const asked = { claim, waitMs, budgetMs, likelyDone }
+  const begun = await (aboard === undefined
+    ? engine.session.begin(asked)
+    : aboard.takeOr(members.length, () => engine.session.begin(asked)))
   if (engine.options.observe !== undefined)
     addTime(membersOf(members), 'claimMs', runtime.monotonic() - askedAtMs)
   if (begun.kind !== 'open') return begun
@@ -291,7 +292,7 @@ function commit({
   for (const { counted } of claimed) if (counted !== undefined) recovered.push(counted.event.id)
   const { observe, runtime } = engine.options
   const stores = { results: texts, recovered, sends: collected?.messages }
-  const next = nextOf(engine, driver, claimed.length)
+  const next = engine.slots.waiting === 0 ? undefined : nextOf(engine, driver, claimed.length)
   if (observe === undefined) return transaction.commit(stores, next)
   const askedAtMs = runtime.monotonic()
   return transaction.commit(stores, next).then((answer) => {

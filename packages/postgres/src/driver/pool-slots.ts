@@ -79,7 +79,7 @@ function limitedTo(count: number): Slots {
   const semaphore = createSemaphore(count)
   return {
     tryAcquire: () => semaphore.tryAcquire(),
-    isAwaited: () => semaphore.isAwaited(),
+    isAwaited: () => semaphore.waiting > 0,
     acquire: async ({ runtime, limitMs, first }) => {
       const release = await semaphore.acquire({ limit: { runtime, ms: limitMs }, first })
       if (release !== undefined) return release
