@@ -106,8 +106,12 @@ export function storeFailure(
       { err: describeError(error) },
       'a store call failed and its events are deferred: check the store',
     )
-  return { kind: 'store-down', delayMs: STORE_DOWN_MS, error, cause: 'store-error' }
+  return storeDown(error)
 }
+
+export const storeDown = (error: unknown): Extract<Outcome, { kind: 'store-down' }> => ({
+  ...{ kind: 'store-down', delayMs: STORE_DOWN_MS, error, cause: 'store-error' },
+})
 
 export interface SettlingParts extends Pick<GuardParts, 'options' | 'breaker' | 'publisher'> {
   /** Called for each delivery when it has its settlement. */

@@ -8,11 +8,11 @@ import type { Handler, HandlerContext, Takeover } from '../options/options.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { WrongAnswerError } from '../options/wrong-answer.ts'
 import type { Outcome } from '../settlement/outcome.ts'
-import { failureOutcome } from '../settlement/retry-rule.ts'
 import { assertStorable, storableAfterEffect } from '../transaction/handler-result.ts'
-import { type HandlerEnd, runHandler } from '../transaction/run-handler.ts'
+import { runHandler } from '../transaction/run-handler.ts'
+import { outcomeOfHandler } from '../transaction/run-outcome.ts'
 import { end } from './end-event.ts'
-import { type Processing, STORE_DOWN_MS } from './processing.ts'
+import { type Processing, storeDown } from './processing.ts'
 import type { Received } from './receive.ts'
 import { attemptWithoutRecord, type RunEnd, runUnclaimed, takePermit } from './run-unclaimed.ts'
 
@@ -81,10 +81,6 @@ async function runWithPermit(
   }
 }
 
-const storeDown = (error: unknown): Outcome => ({
-  ...{ kind: 'store-down', delayMs: STORE_DOWN_MS, error, cause: 'store-error' },
-})
-
 async function runClaimed(
   processing: Processing,
   { member, takeover }: ClaimedRun,
@@ -123,7 +119,10 @@ async function runClaimed(
       },
     },
   )
-  const outcome = await toOutcome(leases, member, end)
+  const outcome =
+    end.kind === 'returned'
+      ? await completeLeased(leases, member, end.value as Takeover)
+      : outcomeOfHandler(options, end, attempt)
   return { outcome, handlerMs: end.handlerMs, isDecided }
 }
 
@@ -145,30 +144,6 @@ function toTakeover(answer: unknown): Takeover {
   assertStorable(result)
   return { kind, result: result as Json | undefined }
 }
-
-async function toOutcome(leases: Leases, member: InFlightEvent, end: HandlerEnd): Promise<Outcome> {
-  switch (end.kind) {
-    case 'returned':
-      return completeLeased(leases, member, end.value as Takeover)
-    case 'lease-lost':
-      return { kind: 'abandoned', reason: 'lease-lost', error: end.error, stillRunning: true }
-    case 'drained':
-      return { kind: 'abandoned', reason: 'closing', stillRunning: end.ended ? undefined : true }
-    case 'deadline':
-      // Its handler may still run: freed at once, the key would be run beside it.
-      if (leases.options.callerRetries !== undefined) return stillRunning(end.error)
-      return failureOutcome(leases.options, member.leaseAttempt ?? 1, end.error)
-    case 'threw':
-      return failureOutcome(leases.options, member.leaseAttempt ?? 1, end.error)
-  }
-}
-
-const stillRunning = (error: unknown): Outcome => ({
-  kind: 'abandoned',
-  reason: 'deadline',
-  error,
-  stillRunning: true,
-})
 
 /** Stores the result before the call to the broker. If `complete` were lost, the effect could happen again. */
 async function completeLeased(

@@ -4,10 +4,11 @@ import type { Outcome } from '../settlement/outcome.ts'
 import type { Engine } from '../transaction/engine.ts'
 import type { Fence } from '../transaction/partition-fence.ts'
 import { type PendingEvent, toPendingEvent } from '../transaction/pending-event.ts'
+import { outcomeWithoutVerdict, storeLoss } from '../transaction/run-outcome.ts'
 import { runTransaction } from '../transaction/transaction.ts'
-import type { TransactionEnd } from '../transaction/transaction-end.ts'
+import { hasStoreFailed, type TransactionEnd } from '../transaction/transaction-end.ts'
 import { end, failAll, isOver } from './end-event.ts'
-import { LARGEST_BATCH, type Processing } from './processing.ts'
+import { LARGEST_BATCH, type Processing, storeDown } from './processing.ts'
 import type { Received } from './receive.ts'
 import { takePermit } from './run-unclaimed.ts'
 
@@ -142,13 +143,14 @@ async function runClean(run: Run, placed: readonly Placed[]): Promise<readonly R
     const { claimWaitMs: waitMs } = engine.options
     const { signals } = processing
     ended = await runTransaction(engine, {
-      ...{ members: pending, move, waitMs, signals, hold: permit.hold },
+      ...{ members: pending, waitMs, signals, hold: permit.hold },
+      claim: { kind: 'move', move, events: pending.map(({ member }) => member.event) },
     })
   } finally {
     permit.release()
   }
+  if (!hasStoreFailed(ended)) engine.breaker.succeeded()
   if (ended.kind !== 'committed') return afterTrouble(run, placed, ended)
-  engine.breaker.succeeded()
   fence.moved(move)
   endProcessed(run, placed, pending)
   return []
@@ -189,15 +191,12 @@ async function afterTrouble(
   await transaction.rollback()
   switch (failure.kind) {
     case 'drained':
-      endAll(run, placed, {
-        kind: 'abandoned',
-        reason: 'closing',
-        ...(!failure.ended && { stillRunning: true }),
-      })
+    case 'not-replicated':
+      endAll(run, placed, outcomeWithoutVerdict(failure))
       return []
     case 'store':
-    case 'not-replicated':
-      throw failure.error
+      endAll(run, placed, storeDown(storeLoss(engine.options, failure.error)))
+      return []
     default:
       return except(run, placed)
   }

@@ -1,7 +1,14 @@
 import { expect, test } from 'vitest'
 import { type TroubledSetUp, type Troubles, troubled, troubledBatch } from '../fixtures/troubled.ts'
 import { toDelivery } from '../memory/index.ts'
-import { CommitUnknownError, FatalError, StoreUnavailableError } from '../model/errors.ts'
+import {
+  CommitUnknownError,
+  ConfigurationError,
+  FatalError,
+  type OncewardError,
+  RetryableError,
+  StoreUnavailableError,
+} from '../model/errors.ts'
 import { portOf } from '../model/guard-port.ts'
 import type { CommitAnswer } from '../model/inbox.ts'
 
@@ -33,7 +40,7 @@ for (const [kind, make] of [
     expect(await guard.process(keyless(1))).toEqual(unguarded)
     expect(await guard.process({ ...keyless(2), deliveryCount: 3 })).toEqual(unguarded)
     expect(asked.begins).toEqual(
-      Array(2).fill({ claim: { kind: 'none' }, waitMs: 0, budgetMs: 60_000 }),
+      Array(2).fill({ claim: { kind: 'none' }, waitMs: 0, budgetMs: 60_000, likelyDone: false }),
     )
     expect(asked.commits).toEqual(Array(2).fill({ results: new Map(), recovered: [] }))
     expect(attempts).toEqual([1, 3])
@@ -115,6 +122,78 @@ test('without a key a drain that runs out of time aborts the handler', async () 
   await guard.close()
 })
 
+// Red before: it was logged as a message that is returned unstarted, which no log shows.
+test('without a key a handler that a drain leaves running is logged as abandoned', async () => {
+  const abort = new AbortController()
+  const { clock, guard, logged } = troubled(
+    () => {
+      abort.abort()
+      return new Promise(() => undefined)
+    },
+    {},
+    policy,
+  )
+  const run = portOf(guard).run([keyless(1)], { abort: abort.signal })
+  await turn()
+  clock.advance(2_000)
+  expect(await run).toEqual([closing])
+  expect(logged).toMatchObject([{ level: 'warn', fields: { outcome: 'abandoned' } }])
+  await guard.close()
+})
+
+// Red before: an infrastructure error was an attempt of the message, which its last delivery made a dead letter.
+test.each([
+  ['is lost', 'broken', undefined, { kind: 'defer', reason: 'store-down' }],
+  ['was too late', 'broken', new RetryableError('late'), { kind: 'dead-letter' }],
+  ['was ended by the handler', 'ended', undefined, { kind: 'dead-letter' }],
+] as const)('without a key a run whose transaction %s', async (_, status, late, settlement) => {
+  const { asked, guard } = troubled(
+    () => Promise.reject(new Error('terminated')),
+    { transaction: () => ({ status: () => status, outOfTime: () => late as never }) },
+    { ...policy, retry: { attempts: 1 } },
+  )
+  expect(await guard.process(keyless(1))).toMatchObject(settlement)
+  // One broken connection says nothing about the store.
+  expect(portOf(guard).availability()).toEqual({ kind: 'available' })
+  expect(asked.commits).toEqual([])
+  await guard.close()
+})
+
+// Red before: only the COMMIT of the store asked, after the guard had taken the run for a clean one.
+test('without a key a handler that leaves a statement behind that failed has failed', async () => {
+  const mistake: OncewardError = new RetryableError('a statement was not awaited')
+  const { asked, guard } = troubled(
+    () => undefined,
+    { transaction: () => ({ ended: () => mistake }) },
+    policy,
+  )
+  expect(await guard.process(keyless(1))).toMatchObject({
+    ...{ kind: 'defer', reason: 'failed', error: mistake },
+  })
+  expect(asked.commits).toEqual([])
+  await guard.close()
+})
+
+// Red before: it ran without any time left.
+test('without a key a transaction that opens after the deadline runs no handler', async () => {
+  let runs = 0
+  const { clock, guard } = troubled(
+    () => {
+      runs += 1
+    },
+    {
+      transaction: () => {
+        clock.advance(60_000)
+        return {}
+      },
+    },
+    policy,
+  )
+  expect(await guard.process(keyless(1))).toMatchObject({ kind: 'defer', reason: 'in-progress' })
+  expect(runs).toBe(0)
+  await guard.close()
+})
+
 const unknown = new CommitUnknownError('no answer')
 const refused = Object.assign(new Error('check'), { code: '23514' })
 
@@ -128,8 +207,14 @@ test.each([
     { kind: 'abandon', reason: 'commit-unknown', cause: 'commit-unknown', error: unknown },
   ],
   [
+    // Red before: its cause was `commit-unknown`, as if no answer had come.
     { kind: 'not-replicated', error: unknown },
-    { kind: 'abandon', reason: 'commit-unknown', cause: 'commit-unknown', error: unknown },
+    { kind: 'abandon', reason: 'commit-unknown', cause: 'not-replicated', error: unknown },
+  ],
+  [
+    // Red before: an attempt of the message.
+    { kind: 'rolled-back', error: new StoreUnavailableError('the disk is full') },
+    { kind: 'defer', reason: 'store-down' },
   ],
 ] as const)('without a key a COMMIT that is answered %j', async (answer, settlement) => {
   const { guard } = troubled(() => undefined, answering(answer), policy)
@@ -137,12 +222,14 @@ test.each([
   await guard.close()
 })
 
+// Red before: any error paused the consumer, also a defect that concerns this message alone.
 test.each([
-  ['rejects', 'it is down', () => Promise.reject(new StoreUnavailableError('it is down'))],
-  ['opens nothing', 'did not open', async () => ({ kind: 'held' }) as const],
-])(
-  'without a key a transaction that %s defers, and the store is down',
-  async (_, message, begin) => {
+  ['rejects', 'it is down', 'down', () => Promise.reject(new StoreUnavailableError('it is down'))],
+  ['has a defect', 'a bug', 'available', () => Promise.reject(new Error('a bug'))],
+  ['opens nothing', 'did not open', 'available', async () => ({ kind: 'held' }) as const],
+] as const)(
+  'without a key a message whose transaction %s is deferred (%s, the store is %s)',
+  async (_, message, kind, begin) => {
     const { clock, guard } = troubled(() => undefined, { session: () => ({ begin }) }, policy)
     const until = clock.runtime.now() + 1_000
     expect(await guard.process(keyless(1))).toMatchObject({
@@ -151,13 +238,21 @@ test.each([
       until,
       error: { message: expect.stringContaining(message) },
     })
-    expect(portOf(guard).availability()).toMatchObject({ kind: 'down' })
+    expect(portOf(guard).availability()).toMatchObject({ kind })
     clock.advance(750)
     // The slot was released.
     expect(await guard.process(keyless(1))).toMatchObject({ kind: 'defer', reason: 'store-down' })
     await guard.close()
   },
 )
+
+test('without a key a table that is missing is named by health', async () => {
+  const error = new ConfigurationError('a table is missing')
+  const { guard } = troubled(() => undefined, answering({ kind: 'rolled-back', error }), policy)
+  await expect(guard.process(keyless(1))).rejects.toBe(error)
+  expect(portOf(guard).availability()).toMatchObject({ kind: 'down', error })
+  await guard.close()
+})
 
 test('a message without a key that waits for a slot is returned after a stop', async () => {
   const gate = Promise.withResolvers<void>()

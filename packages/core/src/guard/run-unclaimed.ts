@@ -1,16 +1,21 @@
 import type { Json } from '../model/brands.ts'
-import { unrunError } from '../model/errors.ts'
 import { type InFlightEvent, toGuardEvent } from '../model/in-flight-event.ts'
-import type { InboxTransaction } from '../model/inbox.ts'
 import type { Release } from '../model/runtime.ts'
-import type { ResolvedOptions } from '../options/resolved-options.ts'
+import type { Handler } from '../options/options.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import { failureOutcome } from '../settlement/retry-rule.ts'
 import type { Engine } from '../transaction/engine.ts'
-import { storableAfterEffect, storableResult } from '../transaction/handler-result.ts'
-import { Collected, RunOutbox } from '../transaction/outbox.ts'
-import { type HandlerEnd, runHandler, type TimedEnd } from '../transaction/run-handler.ts'
-import { type Processing, storeFailure } from './processing.ts'
+import { storableAfterEffect } from '../transaction/handler-result.ts'
+import { attemptOf, type PendingEvent, toPendingEvent } from '../transaction/pending-event.ts'
+import { runHandler, type TimedEnd } from '../transaction/run-handler.ts'
+import { outcomeOfHandler, outcomeWithoutVerdict, storeLoss } from '../transaction/run-outcome.ts'
+import { runTransaction } from '../transaction/transaction.ts'
+import {
+  hasStoreFailed,
+  type TransactionEnd,
+  type TransactionFailure,
+} from '../transaction/transaction-end.ts'
+import { type Processing, storeDown, storeFailure } from './processing.ts'
 import { takeSlot } from './take-slot.ts'
 
 /** The result of the run of one event. */
@@ -35,8 +40,12 @@ export async function runUnclaimed(processing: Processing, member: InFlightEvent
     const { engine } = processing.stores
     const run: UnclaimedRun = { processing, member, hold: permit.hold }
     if (engine !== undefined) return await runInTransaction(run, engine)
-    const end = await runUnclaimedHandler(run)
-    return { outcome: outcomeOf(processing.options, member, end), handlerMs: end.handlerMs }
+    const end = await runWithoutTransaction(run)
+    const outcome: Outcome =
+      end.kind === 'returned'
+        ? { kind: 'unguarded', result: end.value as Json | undefined }
+        : outcomeOfHandler(processing.options, end, attemptWithoutRecord(member))
+    return { outcome, handlerMs: end.handlerMs }
   } finally {
     permit.release()
   }
@@ -49,82 +58,88 @@ interface UnclaimedRun {
 }
 
 async function runInTransaction(run: UnclaimedRun, engine: Engine): Promise<RunEnd> {
-  const { options, signals } = run.processing
+  const { hold, member, processing } = run
+  const pending = { ...toPendingEvent(member), attempt: attemptWithoutRecord(member) }
+  const { signals } = processing
+  let outcome: Outcome
   try {
-    const budgetMs = signals.bounded(options.deadlineMs)
-    const begun = await engine.session.begin({ claim: { kind: 'none' }, waitMs: 0, budgetMs })
-    if (begun.kind !== 'open') throw new Error('A transaction without a claim did not open.')
-    const ended = await commit(run, begun.transaction)
-    if (ended.outcome.kind !== 'abandoned') engine.breaker.succeeded()
-    return ended
+    const ended = await runTransaction(engine, {
+      ...{ members: [pending], claim: { kind: 'none' }, waitMs: 0, signals, hold },
+    })
+    if (!hasStoreFailed(ended)) engine.breaker.succeeded()
+    outcome = await outcomeOf(engine, pending, ended)
   } catch (error) {
-    engine.breaker.failed(error)
-    const delayMs = engine.heldBackoff.nextMs(run.member.event.id)
-    const outcome: Outcome = { kind: 'store-down', delayMs, error, cause: 'store-error' }
-    return { outcome, handlerMs: undefined }
+    outcome = storeFailure(processing, error)
+  }
+  return { outcome, handlerMs: pending.handlerMs }
+}
+
+async function outcomeOf(
+  engine: Engine,
+  pending: PendingEvent,
+  ended: TransactionEnd,
+): Promise<Outcome> {
+  const { id } = pending.member.event
+  switch (ended.kind) {
+    case 'committed':
+      engine.heldBackoff.forget(id)
+      return { kind: 'unguarded', result: ended.results.get(id) }
+    case 'late':
+      // The process was frozen.
+      return { kind: 'in-progress', delayMs: engine.heldBackoff.nextMs(id), cause: 'deadline' }
+    case 'failed':
+      await ended.transaction.rollback()
+      return failureOf(engine, pending, ended.failure)
+    case 'held':
+    case 'none':
+    case 'overtaking':
+      throw new Error('A transaction without a claim did not open.')
   }
 }
 
-async function commit(run: UnclaimedRun, transaction: InboxTransaction<unknown>): Promise<RunEnd> {
-  const { member, processing } = run
-  const collected = new Collected()
-  const outbox =
-    processing.stores.engine?.session.sendsMessages === true
-      ? new RunOutbox(processing.options, [], () => collected)
-      : undefined
-  const end = await runUnclaimedHandler(run, transaction, outbox)
-  const { handlerMs } = end
-  if (end.kind !== 'returned') {
-    await transaction.rollback()
-    return { outcome: outcomeOf(processing.options, member, end), handlerMs }
+/** The broker counts the attempts, so nothing of a failure is recorded and nothing runs again at once. */
+function failureOf(
+  { heldBackoff, options }: Engine,
+  pending: PendingEvent,
+  failure: TransactionFailure,
+): Outcome {
+  switch (failure.kind) {
+    case 'handler':
+    case 'serialization':
+    case 'ended':
+      return failureOutcome(options, attemptOf(pending), failure.error)
+    case 'store':
+      return {
+        ...storeDown(storeLoss(options, failure.error)),
+        delayMs: heldBackoff.nextMs(pending.member.event.id),
+      }
+    case 'drained':
+    case 'lease-lost':
+    case 'commit-unknown':
+    case 'not-replicated':
+      return outcomeWithoutVerdict(failure)
+    case 'budget':
+    case 'settings':
+      throw new Error('Only several events share the time and the settings of a transaction.')
   }
-  const answer = await transaction.commit({
-    results: new Map(),
-    recovered: [],
-    ...(collected.messages.length > 0 && { sends: collected.messages }),
-  })
-  if (answer.kind === 'committed') {
-    return { outcome: outcomeOf(processing.options, member, end), handlerMs }
-  }
-  const outcome: Outcome =
-    answer.kind === 'rolled-back'
-      ? outcomeOf(processing.options, member, { kind: 'threw', error: answer.error })
-      : { kind: 'abandoned', reason: 'commit-unknown', error: answer.error }
-  return { outcome, handlerMs }
 }
 
-function runUnclaimedHandler(
-  { hold, member, processing }: UnclaimedRun,
-  transaction?: InboxTransaction<unknown>,
-  outbox?: RunOutbox,
-): Promise<TimedEnd> {
+/** Without an inbox, so there is no batch handler either. */
+function runWithoutTransaction({ hold, member, processing }: UnclaimedRun): Promise<TimedEnd> {
   const { call, options, signals } = processing
-  const attempt = member.leaseAttempt ?? attemptWithoutRecord(member)
+  const attempt = attemptWithoutRecord(member)
   return runHandler(
-    { options, signals, hold, transaction },
+    { options, signals, hold },
     {
       about: { attempt, idempotencyKey: member.event.id, key: member.event.key },
-      outbox,
       toEvent: () => toGuardEvent(member, attempt),
       handler: async (event, context) => {
-        if (call.kind === 'batch') {
-          const error = unrunError(await call.handler([event], context))
-          if (error !== undefined) throw error
-          return undefined
-        }
-        const value: unknown = await call.handler(event, context)
+        const value: unknown = await (call.handler as Handler<unknown, unknown>)(event, context)
         // Nothing is stored, but `afterCommit` reads it, and it may be an effect that has not happened.
-        const check = transaction === undefined ? storableAfterEffect : storableResult
-        return check(options, member, value)?.value
+        return storableAfterEffect(options, member, value)?.value
       },
     },
   )
-}
-
-function outcomeOf(options: ResolvedOptions, member: InFlightEvent, end: HandlerEnd): Outcome {
-  if (end.kind === 'returned') return { kind: 'unguarded', result: end.value as Json | undefined }
-  if (end.kind === 'drained') return { kind: 'abandoned', reason: 'closing' }
-  return failureOutcome(options, attemptWithoutRecord(member), end.error)
 }
 
 /** Runs a message without a key. A dead letter is recorded before its delivery is settled. */

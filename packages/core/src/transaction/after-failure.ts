@@ -1,9 +1,10 @@
-import { ConfigurationError, describeError, StoreUnavailableError } from '../model/errors.ts'
+import { describeError, StoreUnavailableError } from '../model/errors.ts'
 import type { Release } from '../model/runtime.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import { type Batch, deferAll, endAll, endEvent } from './batch-state.ts'
 import type { Engine } from './engine.ts'
 import type { PendingEvent } from './pending-event.ts'
+import { outcomeWithoutVerdict, storeLoss } from './run-outcome.ts'
 import type { TransactionEnd, TransactionFailure } from './transaction-end.ts'
 import { recordFailure, releaseRuns } from './verdict.ts'
 
@@ -206,30 +207,19 @@ async function withoutVerdict(
     case 'store':
       return storeFailed(batch, end, failure.error)
     case 'drained':
-      if (failure.ended) return abandon(batch, claimed)
-      return endAll(batch, claimed, {
-        kind: 'abandoned',
-        reason: 'closing',
-        stillRunning: true,
-      })
+      if (failure.ended) await releaseRuns(engine, claimed, 'given-back')
+      return endAll(batch, claimed, outcomeWithoutVerdict(failure))
     case 'not-replicated':
-      return endAll(batch, claimed, {
-        ...abandonedUnknown(failure.error),
-        cause: 'not-replicated',
-      })
+      return endAll(batch, claimed, outcomeWithoutVerdict(failure))
     case 'commit-unknown':
       return claimAgain(queue, claimed, failure.error)
     case 'lease-lost': {
-      const { pending, error } = failure
+      const { pending } = failure
       await releaseRuns(engine, [pending], 'given-back')
-      endEvent(batch, pending, { kind: 'abandoned', reason: 'lease-lost', error })
+      endEvent(batch, pending, outcomeWithoutVerdict(failure))
       requeue(queue, [claimed.filter((other) => other !== pending)])
     }
   }
-}
-
-function abandonedUnknown(error: unknown): Extract<Outcome, { kind: 'abandoned' }> {
-  return { kind: 'abandoned', reason: 'commit-unknown', error }
 }
 
 /**
@@ -244,7 +234,7 @@ async function claimAgain(
   await releaseRuns(queue.batch.engine, claimed, 'no-verdict')
   for (const pending of claimed) {
     if (pending.commitUnknown) {
-      endEvent(queue.batch, pending, abandonedUnknown(error))
+      endEvent(queue.batch, pending, outcomeWithoutVerdict({ kind: 'commit-unknown', error }))
       continue
     }
     pending.commitUnknown = true
@@ -253,19 +243,8 @@ async function claimAgain(
   requeue(queue, [claimed.filter(({ phase }) => phase === 'fresh')])
 }
 
-/**
- * The connection was lost, or a statement of the inbox failed with COMMIT. One such transaction says nothing about the
- * store: if it opened the breaker, an event that breaks its connection in every run would stop the consumer.
- */
-export async function storeFailed(batch: Batch, end: Failed, error: unknown): Promise<void> {
+async function storeFailed(batch: Batch, end: Failed, error: unknown): Promise<void> {
   const { engine } = batch
   await releaseRuns(engine, end.claimed, 'no-verdict')
-  // Its tables or rights do not fit, and another connection does not change that.
-  if (error instanceof ConfigurationError) throw error
-  const message = `The store failed before the commit: ${describeError(error).message}`
-  engine.options.logger.warn(
-    { err: describeError(error) },
-    'the store failed before the commit and the events are deferred: check the server and the network',
-  )
-  deferAll(batch, end.claimed, new StoreUnavailableError(message, { cause: error }))
+  deferAll(batch, end.claimed, storeLoss(engine.options, error))
 }

@@ -9,6 +9,7 @@ import type { Outcome } from '../settlement/outcome.ts'
 import type { Aboard } from './chain.ts'
 import type { Engine } from './engine.ts'
 import type { PendingEvent } from './pending-event.ts'
+import { outcomeWithoutVerdict } from './run-outcome.ts'
 import { fromStoredState } from './stored-state.ts'
 
 /** What a run of events is given. */
@@ -76,7 +77,7 @@ export function deferAll(batch: Batch, members: readonly PendingEvent[], error: 
   for (const pending of members) {
     const delayMs = engine.heldBackoff.nextMs(pending.member.event.id)
     const outcome: Outcome = pending.commitUnknown
-      ? { kind: 'abandoned', reason: 'commit-unknown', error }
+      ? outcomeWithoutVerdict({ kind: 'commit-unknown', error })
       : { kind: 'store-down', delayMs, error, cause: 'store-error' }
     endEvent(batch, pending, outcome)
   }

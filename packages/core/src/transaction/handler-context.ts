@@ -6,7 +6,7 @@ import type { Outbox } from '../model/outbox.ts'
 import type { HandlerContext } from '../options/options.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { noOutbox } from './outbox.ts'
-import type { PendingEvent } from './pending-event.ts'
+import { attemptOf, type PendingEvent } from './pending-event.ts'
 
 /** What one run of the handler gets beside its event. */
 export interface ContextParts<Tx> {
@@ -51,8 +51,8 @@ export function eventFor(
   engine: { readonly decodeAgain: (event: InFlightEvent) => MaybeAsync<unknown> },
   pending: PendingEvent,
 ): MaybeAsync<GuardEvent<unknown>> {
-  const { counted, member } = pending
-  const attempt = counted?.attempt ?? 1
+  const { member } = pending
+  const attempt = attemptOf(pending)
   pending.runs += 1
   if (pending.runs === 1 || member.refusal !== undefined) return toGuardEvent(member, attempt)
   return andThen(engine.decodeAgain(member), (payload) => toGuardEvent(member, attempt, payload))

@@ -1,5 +1,4 @@
 import type { EventId } from '../model/brands.ts'
-import type { FenceMove } from '../model/fence.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { BeginClaim, CountedEvent, IdentifiedEvent } from '../model/inbox.ts'
 
@@ -14,6 +13,8 @@ export interface PendingEvent {
   readonly member: InFlightEvent
   phase: Phase
   counted: (CountedEvent & { readonly countedAtMs: number }) | undefined
+  /** Given if nothing of the event is stored: the attempt of its run. */
+  readonly attempt?: number | undefined
   serializationFailures: number
   /** COMMIT got no answer, so the event is claimed once more. */
   commitUnknown: boolean
@@ -43,17 +44,20 @@ export function toPendingEvent(member: InFlightEvent): PendingEvent {
   }
 }
 
+/** The attempt that the handler sees. */
+export const attemptOf = ({ attempt = 1, counted }: PendingEvent): number =>
+  counted?.attempt ?? attempt
+
 export const laneOf = ({ member: { lane } }: PendingEvent): string | undefined => lane
 
-/** What the inbox is asked to claim. */
-export function claimOf(members: readonly PendingEvent[], move?: FenceMove): BeginClaim {
+/** What the inbox is asked to claim where rows are the identity of the members. */
+export function claimOf(members: readonly PendingEvent[]): BeginClaim {
   const events: IdentifiedEvent[] = []
   const counted: CountedEvent[] = []
   for (const pending of members) {
     events.push(pending.member.event)
     if (pending.counted !== undefined) counted.push(pending.counted)
   }
-  if (move !== undefined) return { kind: 'move', move, events }
   return counted.length > 0 ? { kind: 'counted', events: counted } : { kind: 'fresh', events }
 }
 

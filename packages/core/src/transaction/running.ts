@@ -2,8 +2,7 @@ import { overtaking } from '../concurrency/lanes.ts'
 import type { StopSignals } from '../concurrency/stop-signals.ts'
 import { LATEST_START_MS } from '../model/attempt-rules.ts'
 import type { EventId, Json } from '../model/brands.ts'
-import type { FenceMove } from '../model/fence.ts'
-import type { Begun, InboxTransaction } from '../model/inbox.ts'
+import type { BeginClaim, Begun, InboxTransaction } from '../model/inbox.ts'
 import type { Release } from '../model/runtime.ts'
 import type { Aboard, Driver } from './chain.ts'
 import type { Engine } from './engine.ts'
@@ -13,8 +12,8 @@ import type { TransactionEnd } from './transaction-end.ts'
 
 export interface PartRequest {
   readonly members: readonly PendingEvent[]
-  /** Given if the place of the events is their identity: it is claimed in place of their rows. */
-  readonly move?: FenceMove | undefined
+  /** Given if something else than their rows is claimed for the members: their place, or nothing. */
+  readonly claim?: Extract<BeginClaim, { kind: 'move' | 'none' }> | undefined
   /** Maximum wait for one row, ms. */
   readonly waitMs: number
   readonly signals: StopSignals
@@ -34,8 +33,8 @@ export interface Running {
   readonly signals: StopSignals
   readonly hold: Release
   readonly driver: Driver | undefined
-  /** Nothing is stored of its events, so what the handlers return is ignored. */
-  readonly isPlaced: boolean
+  /** `move`: nothing is stored of the events, so what the handlers return is ignored. `none`: it is only answered. */
+  readonly claims: 'rows' | 'move' | 'none'
   /** What the handlers returned. Made for the first result, because most handlers return nothing. */
   results?: Map<EventId, Json>
   texts?: Map<EventId, string>
@@ -45,14 +44,14 @@ export interface Running {
 
 export function toRunning(
   engine: Engine,
-  { driver, hold, members, move, signals }: PartRequest,
+  { claim, driver, hold, members, signals }: PartRequest,
   { claimed: ids, transaction }: Extract<Begun<unknown>, { kind: 'open' }>,
 ): Running {
   // No event is twice among the members.
-  const isAll = move !== undefined || ids.size === members.length
+  const isAll = claim !== undefined || ids.size === members.length
   const [claimed, unclaimed] = isAll ? [members, []] : divided(members, ids)
-  const isPlaced = move !== undefined
-  return { engine, transaction, claimed, unclaimed, signals, hold, driver, isPlaced }
+  const claims = claim?.kind ?? 'rows'
+  return { engine, transaction, claimed, unclaimed, signals, hold, driver, claims }
 }
 
 export const LATE = { kind: 'late' } as const

@@ -16,7 +16,7 @@ import type { Engine } from './engine.ts'
 import { eventFor } from './handler-context.ts'
 import { storableResult } from './handler-result.ts'
 import { Collected, RunOutbox } from './outbox.ts'
-import { claimOf, type PendingEvent } from './pending-event.ts'
+import { attemptOf, claimOf, type PendingEvent } from './pending-event.ts'
 import {
   type HandlerEnd,
   HandlerLimits,
@@ -39,10 +39,9 @@ export async function runTransaction(
   const budgetMs = request.signals.bounded(engine.options.deadlineMs)
   const { members, waitMs } = request
   const { seenDone } = engine
-  const { move } = request
-  let likelyDone = move === undefined
+  let likelyDone = request.claim === undefined
   for (const { member } of members) likelyDone &&= seenDone.has(member.event.id)
-  const claim = claimOf(members, move)
+  const claim = request.claim ?? claimOf(members)
   const asked = { claim, waitMs, budgetMs, likelyDone }
   const begun = await (aboard === undefined
     ? engine.session.begin(asked)
@@ -125,7 +124,7 @@ function scopeOf({ engine, hold, signals, transaction }: Running): HandlerScope 
 function outboxOf(running: Running, events: readonly PendingEvent[]): RunOutbox | undefined {
   const { options, session } = running.engine
   if (session.sendsMessages !== true) return undefined
-  const ids = events.map(({ member }) => member.event.id)
+  const ids = running.claims === 'none' ? [] : events.map(({ member }) => member.event.id)
   return new RunOutbox(options, ids, () => {
     running.collected ??= new Collected()
     return running.collected
@@ -143,7 +142,7 @@ function runOf(
     outbox: outboxOf(running, [pending]),
     leaseLost: lease?.lost,
     hasNext: pending !== running.claimed.at(-1),
-    about: { attempt: pending.counted?.attempt ?? 1, idempotencyKey: event.id, key: event.key },
+    about: { attempt: attemptOf(pending), idempotencyKey: event.id, key: event.key },
     toEvent: () => {
       if (refusal !== undefined) throw refusal as Error
       return eventFor(engine, pending)
@@ -155,7 +154,7 @@ function runOf(
 function afterOne(running: Running, result: OneResult): TransactionFailure | undefined {
   const { end, pending, ran } = result
   pending.handlerMs = end.handlerMs
-  const hasResult = !running.isPlaced && end.kind === 'returned' && end.value !== undefined
+  const hasResult = running.claims !== 'move' && end.kind === 'returned' && end.value !== undefined
   const failure =
     failureOf(running, result) ?? (hasResult ? keepResult(running, pending, end.value) : undefined)
   if (failure !== undefined || ran === running.claimed.length) return failure
@@ -204,10 +203,11 @@ function keepResult(
   try {
     const kept = storableResult(running.engine.options, pending.member, value)
     if (kept === undefined) return undefined
-    running.texts ??= new Map()
     running.results ??= new Map()
-    running.texts.set(id, kept.text)
     running.results.set(id, kept.value)
+    if (running.claims === 'none') return undefined
+    running.texts ??= new Map()
+    running.texts.set(id, kept.text)
     return undefined
   } catch (error) {
     return { kind: 'handler', pending, error: toReadableError(error) }

@@ -1,6 +1,7 @@
 import { expect, test, vi } from 'vitest'
 import { common, failing, type Given, guardOf, shift } from '../../fixtures/callers.ts'
 import { memoryInbox, memoryLeases, toDelivery } from '../../memory/index.ts'
+import { StoreUnavailableError } from '../../model/errors.ts'
 import type { LeaseSession, LeaseStore } from '../../model/lease-store.ts'
 import { createGuard } from '../guard.ts'
 
@@ -41,6 +42,19 @@ test('with leases alone an event is never dead, however many of its runs end wit
   }
   expect(await guard.process(delivery)).toMatchObject({ by: 'processed' })
   expect(new Set(calls)).toEqual(new Set(['release']))
+  await guard.close()
+})
+
+// Red before: the caller read that its run had failed, although it goes on.
+test('without its lease store an event whose handler runs past its deadline is abandoned', async () => {
+  const leases = { ...memoryLeases(), claim: () => Promise.reject(new StoreUnavailableError('no')) }
+  const ending = Promise.withResolvers<void>()
+  const given = { leases, onTakeover: 'retry', onStoreDown: 'unguarded', deadlineMs: 20 } as Given
+  const guard = guardOf(given, () => ending.promise)
+  expect(await guard.process(toDelivery({ cents: 5 }))).toMatchObject({
+    ...{ kind: 'abandon', reason: 'deadline', cause: 'deadline' },
+  })
+  ending.resolve()
   await guard.close()
 })
 

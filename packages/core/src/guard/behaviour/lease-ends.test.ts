@@ -254,6 +254,6 @@ describe('without a lease', () => {
     await turn()
     drain.abort()
     clock.advance(2_000)
-    expect((await running).outcome).toEqual({ kind: 'abandoned', reason: 'closing' })
+    expect((await running).outcome).toEqual({ ...abandoned, reason: 'closing' })
   })
 })

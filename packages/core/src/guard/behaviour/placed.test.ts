@@ -3,10 +3,10 @@ import { changed, changedInbox, silent } from '../../fixtures/inbox.ts'
 import { createShift } from '../../fixtures/shift.ts'
 import { memoryInbox, memoryLeases, toDelivery } from '../../memory/index.ts'
 import type { Delivery, GuardEvent } from '../../model/delivery.ts'
-import { CommitUnknownError, FatalError } from '../../model/errors.ts'
+import { CommitUnknownError, FatalError, StoreUnavailableError } from '../../model/errors.ts'
 import type { PartitionClaim, PartitionFence } from '../../model/fence.ts'
 import { portOf } from '../../model/guard-port.ts'
-import type { Inbox, InboxTransaction } from '../../model/inbox.ts'
+import type { CommitAnswer, Inbox, InboxTransaction } from '../../model/inbox.ts'
 import type { LeaseStore } from '../../model/lease-store.ts'
 import type { Settlement } from '../../model/settlement.ts'
 import { createGuard } from '../guard.ts'
@@ -188,6 +188,36 @@ test.each([true, false])('the row answers an unknown COMMIT (arrived: %s)', asyn
   expect(settlements.map(({ kind }) => kind)).toEqual(['ack', 'ack'])
   // The effects of the first COMMIT are not seen here.
   expect(effects).toEqual(arrives ? [] : [0, 1])
+  await guard.close()
+})
+
+// Red before: one broken connection paused the consumer, and a commit that is not replicated was a store that is down.
+test.each([
+  [
+    { kind: 'rolled-back', error: new StoreUnavailableError('terminated') },
+    { kind: 'defer', reason: 'store-down', cause: 'store-error' },
+  ],
+  [
+    { kind: 'not-replicated', error: new CommitUnknownError('not replicated') },
+    { kind: 'abandon', reason: 'commit-unknown', cause: 'not-replicated' },
+  ],
+] as const)('clean records whose COMMIT is answered %j end as rows do', async (answer, ended) => {
+  const { claim, guard } = setUp(
+    changedInbox(memoryInbox(), (session) => ({
+      begin: async (request) => {
+        const begun = await session.begin(request)
+        if (begun.kind !== 'open') return begun
+        const commit = async (): Promise<CommitAnswer> => {
+          await begun.transaction.rollback()
+          return answer
+        }
+        return { ...begun, transaction: changed(begun.transaction, { commit }) }
+      },
+    })),
+  )
+  const fence = await claim()
+  expect(await guard.processBatch(records(fence, [0, 1]))).toMatchObject([ended, ended])
+  expect(portOf(guard).availability()).toEqual({ kind: 'available' })
   await guard.close()
 })
 
