@@ -64,7 +64,7 @@ async function payloadsOf(refusal?: InvalidPayloadError): Promise<readonly unkno
   const pending = { member: { ...member, refusal }, runs: 0 } as unknown as PendingEvent
   const runs: unknown[] = []
   for (let run = 0; run < 3; run += 1) {
-    const { attempt, payload } = await eventFor({ decodeAgain }, pending)
+    const { attempt, payload } = await eventFor({ decodeAgain }, pending, 1)
     expect(attempt).toBe(1)
     runs.push(payload)
   }

@@ -6,7 +6,7 @@ import type { Outbox } from '../model/outbox.ts'
 import type { HandlerContext } from '../options/options.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { noOutbox } from './outbox.ts'
-import { attemptOf, type PendingEvent } from './pending-event.ts'
+import type { PendingEvent } from './pending-event.ts'
 
 /** What one run of the handler gets beside its event. */
 export interface ContextParts<Tx> {
@@ -50,9 +50,9 @@ export function contextFor<Tx>(
 export function eventFor(
   engine: { readonly decodeAgain: (event: InFlightEvent) => MaybeAsync<unknown> },
   pending: PendingEvent,
+  attempt: number,
 ): MaybeAsync<GuardEvent<unknown>> {
   const { member } = pending
-  const attempt = attemptOf(pending)
   pending.runs += 1
   if (pending.runs === 1 || member.refusal !== undefined) return toGuardEvent(member, attempt)
   return andThen(engine.decodeAgain(member), (payload) => toGuardEvent(member, attempt, payload))

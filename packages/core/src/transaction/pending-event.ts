@@ -24,17 +24,14 @@ export interface PendingEvent {
   handlerMs: number | undefined
 }
 
-function firstPhaseOf({ parked, suspect }: InFlightEvent): Phase {
-  if (parked?.kind === 'event') return 'read'
-  return suspect ? 'suspect' : 'fresh'
-}
-
-export const isFresh = (member: InFlightEvent): boolean => firstPhaseOf(member) === 'fresh'
+/** Whether its first phase is `fresh`. */
+export const isFresh = ({ parked, suspect }: InFlightEvent): boolean =>
+  parked?.kind !== 'event' && !suspect
 
 export function toPendingEvent(member: InFlightEvent): PendingEvent {
   return {
     member,
-    phase: firstPhaseOf(member),
+    phase: member.parked?.kind === 'event' ? 'read' : member.suspect ? 'suspect' : 'fresh',
     counted: undefined,
     serializationFailures: 0,
     commitUnknown: false,

@@ -138,14 +138,15 @@ function runOf(
 ): HandlerRun<GuardEvent<unknown>> {
   const { engine } = running
   const { event, lease, refusal } = pending.member
+  const attempt = attemptOf(pending)
   return {
     outbox: outboxOf(running, [pending]),
     leaseLost: lease?.lost,
     hasNext: pending !== running.claimed.at(-1),
-    about: { attempt: attemptOf(pending), idempotencyKey: event.id, key: event.key },
+    about: { attempt, idempotencyKey: event.id, key: event.key },
     toEvent: () => {
       if (refusal !== undefined) throw refusal as Error
-      return eventFor(engine, pending)
+      return eventFor(engine, pending, attempt)
     },
     handler,
   }
@@ -175,7 +176,7 @@ async function runTogether(
   const toEvents = (): MaybeAsync<Events> => {
     for (const { member } of claimed)
       if (member.refusal !== undefined) throw member.refusal as Error
-    const making = claimed.map((pending) => eventFor(engine, pending))
+    const making = claimed.map((pending) => eventFor(engine, pending, attemptOf(pending)))
     return making.some(isPromise) ? Promise.all(making) : (making as Events)
   }
   const outbox = outboxOf(running, claimed)
