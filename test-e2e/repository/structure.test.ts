@@ -29,6 +29,10 @@ function onceward(name: string): string[] {
 
 /** Programs: they import the packages they put together, and no package imports them. */
 const APPLICATIONS = ['onceward', 'create-onceward']
+/** Of these, Lambda imports the message formats alone: they load no client. */
+const FORMATS: Readonly<Record<string, readonly string[]>> = {
+  lambda: ['@onceward/kafka', '@onceward/sqs'],
+}
 const libraries = packages.filter((name) => !APPLICATIONS.includes(name))
 
 /** Peers of which the nightly tests run only the installed version. */
@@ -43,9 +47,13 @@ const UNTESTED_PEERS: Readonly<Record<string, readonly string[]>> = {
 }
 
 describe('packages', () => {
-  it.each(libraries)('%s depends on no package of ours but the core', (name) => {
-    expect(onceward(name)).toEqual(name === 'core' ? [] : ['@onceward/core'])
-  })
+  it.each(libraries)(
+    '%s depends on no package of ours but the core and message formats',
+    (name) => {
+      const core = name === 'core' ? [] : ['@onceward/core']
+      expect(onceward(name)).toEqual([...core, ...(FORMATS[name] ?? [])])
+    },
+  )
 
   it.each(packages)('%s depends on no program', (name) => {
     const file = join(packagesDirectory, name, 'package.json')
@@ -257,6 +265,16 @@ describe('the rules go red', () => {
       'packages/sqs/src/a.ts': `export { pgInbox } from '@onceward/postgres/pg'\n`,
     })
     expect(answer).toContain('never on a sibling')
+  })
+
+  it('accepts that lambda imports the message formats of its siblings, and nothing else of them', () => {
+    const textOf = (from: string): string => `export { a } from '${from}'\n`
+    const good = ['@onceward/kafka/record', '@onceward/sqs/message'].map(textOf).join('')
+    expect(lint('biome', { 'packages/lambda/src/a.ts': good })).toBe('')
+    for (const from of ['@onceward/kafka', '@onceward/sqs/operator', '@onceward/amqp']) {
+      const answer = lint('biome', { 'packages/lambda/src/a.ts': textOf(from) })
+      expect(answer, from).toContain('never on a sibling')
+    }
   })
 
   it('reports a package that imports the command line', () => {

@@ -28,7 +28,7 @@ expectTypeOf(wrapKafka(consumer, guard).consumption).toEqualTypeOf<
 >()
 declare const payload: EachMessagePayload
 expectTypeOf(fromKafkaMessage(payload)).toEqualTypeOf<Delivery>()
-expectTypeOf(kafkaMessage(delivery)).toEqualTypeOf<
+expectTypeOf(kafkaMessage(delivery)).toExtend<
   Pick<EachMessagePayload, 'topic' | 'partition' | 'message'> | undefined
 >()
 

@@ -6,10 +6,28 @@ import {
   registerMessageTraits,
   withEnvelope,
 } from '@onceward/core/adapter'
-import type { EachMessagePayload, IHeaders } from 'kafkajs'
+
+// What a record of Kafka is to a guard. It imports no client, because functions of AWS Lambda read records without one.
+
+interface KafkaHeaders {
+  readonly [key: string]: Buffer | string | (Buffer | string)[] | undefined
+}
+
+interface RecordFields {
+  readonly key: Buffer | null
+  readonly value: Buffer | null
+  readonly timestamp: string
+  readonly attributes: number
+  readonly offset: string
+}
 
 /** A record as kafkajs gives it, with its topic and partition. */
-export type KafkaRecord = Pick<EachMessagePayload, 'topic' | 'partition' | 'message'>
+export interface KafkaRecord {
+  readonly topic: string
+  readonly partition: number
+  readonly message: RecordFields &
+    ({ readonly headers: KafkaHeaders } | { readonly headers?: never; readonly size: number })
+}
 
 /**
  * Makes a delivery of a record. Headers that are not valid UTF-8 are only in `raw`; a tombstone has an empty body.
@@ -133,7 +151,7 @@ export function laneOf({ key }: Pick<KafkaRecord['message'], 'key'>): string | u
   return toText(key) || `base64:${key.toString('base64')}`
 }
 
-function toHeaders(headers: IHeaders): Delivery['headers'] {
+function toHeaders(headers: KafkaHeaders): Delivery['headers'] {
   const entries: [string, string][] = []
   for (const name of Object.keys(headers)) {
     const value = headers[name]

@@ -91,6 +91,27 @@ test('tombstones, keys and headers of any bytes, repeated headers and numbers as
   ])
 })
 
+// Red when the key and the time of a record do not tell it from another one: the second body is lost.
+test('two refused records at one offset of a topic that was created again are two dead letters', async () => {
+  const inbox = memoryInbox()
+  const guard = createGuard(
+    { consumer, inbox, logger: silent, eventKey: () => undefined },
+    () => {},
+  )
+  const first = kafkaRecord({ offset: 5, key: 'equal', laneKey: 'o-1' })
+  const later = { ...first, timestamp: first.timestamp + 1 }
+  const ofOther = kafkaRecord({ offset: 5, key: 'equal', laneKey: 'o-2' })
+  for (const record of [first, later, ofOther, first]) await lambdaKafka(guard)(eventOf([record]))
+  const letters = inbox.deadLetters().map(({ delivery: { orderingKey, producedAt } }) => ({
+    ...{ orderingKey, at: producedAt?.getTime() },
+  }))
+  expect(letters).toEqual([
+    { orderingKey: 'o-1', at: first.timestamp },
+    { orderingKey: 'o-1', at: later.timestamp },
+    { orderingKey: 'o-2', at: first.timestamp },
+  ])
+})
+
 test('property: partial responses hold the first record of each partition that is not done, and all after it', async () => {
   const record = fc.record({
     topic: fc.constantFrom('orders', 'refunds'),

@@ -1,4 +1,5 @@
 import type { Guard } from '@onceward/core/adapter'
+import type { KafkaRecord } from '@onceward/kafka/record'
 import { fieldsOf } from './fields.ts'
 import {
   createInvoke,
@@ -7,7 +8,7 @@ import {
   throwIfUnfinished,
   wrongEvent,
 } from './invocation.ts'
-import { type KafkaRecord, toDelivery } from './kafka-delivery.ts'
+import { toDelivery } from './kafka-delivery.ts'
 import type { LambdaKafkaOptions } from './options.ts'
 
 /** What is used of an event of Amazon MSK or a self-managed Kafka. */

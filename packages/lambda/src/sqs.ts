@@ -1,5 +1,6 @@
 import { endsWithin, type Guard, type GuardPort, portOf } from '@onceward/core/adapter'
 import { describeError } from '@onceward/core/edge'
+import type { SqsMessage } from '@onceward/sqs/message'
 import {
   createInvoke,
   type LambdaContext,
@@ -9,7 +10,7 @@ import {
   throwIfUnfinished,
 } from './invocation.ts'
 import type { LambdaSqsOptions } from './options.ts'
-import { groupOf, type Message, toDelivery } from './sqs-delivery.ts'
+import { toDelivery } from './sqs-delivery.ts'
 
 /** What is used of an event of SQS. A pipe of EventBridge sends the records alone. */
 export type LambdaSqsEvent = { readonly Records: readonly object[] } | readonly object[]
@@ -64,8 +65,7 @@ export function lambdaSqs(guard: Guard, options: LambdaSqsOptions = {}): LambdaS
 /** What is not done, and what follows it in its group: SQS must keep the order. */
 function unfinishedOf(settled: readonly Settled[]): readonly Settled[] {
   const stopped = new Set<string | undefined>()
-  return settled.filter(({ delivery: { raw }, isDone }) => {
-    const group = groupOf(raw as Message)
+  return settled.filter(({ delivery: { orderingKey: group }, isDone }) => {
     if (isDone && !stopped.has(group)) return false
     if (group !== undefined) stopped.add(group)
     return true
@@ -91,7 +91,7 @@ async function hide(
   { change, limitMs }: Hiding,
 ): Promise<void> {
   const changing = unfinished.flatMap(({ delivery: { raw, source }, settlement }) => {
-    const { ReceiptHandle: receiptHandle } = raw as Message
+    const { ReceiptHandle: receiptHandle } = raw as SqsMessage
     if (settlement?.kind !== 'defer' || receiptHandle === undefined) return []
     const waitMs = Math.ceil(settlement.until - runtime.now())
     const visibilityMs = Math.min(Math.max(1_000, waitMs), LONGEST_VISIBILITY_MS)

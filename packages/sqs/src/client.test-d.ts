@@ -9,6 +9,7 @@ import {
   fromSqsMessage,
   receiveAttributes,
   type SqsClient,
+  sqsMessage,
   wrapSqs,
 } from './index.ts'
 
@@ -17,7 +18,8 @@ declare const guard: Guard
 declare const undefinedOrUrl: { readonly queueUrl: string } | undefined
 
 expectTypeOf(client).toExtend<SqsClient>()
-expectTypeOf(fromSqsMessage).toEqualTypeOf<(message: Message, queueUrl: string) => Delivery>()
+expectTypeOf(fromSqsMessage).toExtend<(message: Message, queueUrl: string) => Delivery>()
+expectTypeOf(sqsMessage).toExtend<(delivery: Delivery) => Message | undefined>()
 expectTypeOf(consumeSqs).returns.resolves.toEqualTypeOf<Consumption>()
 
 void consumeSqs(client, guard, { queueUrl: 'u', deadLetter: undefinedOrUrl, signal: undefined })

@@ -10,7 +10,6 @@ import {
 } from '@onceward/core/adapter'
 import type { SqsApi, SqsClient } from './client.ts'
 import { createSqsApi, refuseOtherSqsClient } from './clients/aws-sdk.ts'
-import { createAccept } from './delivery.ts'
 import { Dispatcher } from './dispatch.ts'
 import { examine } from './doctor.ts'
 import { classifyError } from './errors.ts'
@@ -22,6 +21,7 @@ import {
 } from './options.ts'
 import { Receiver } from './receive.ts'
 import { createSettleContext } from './settle.ts'
+import { createAccept } from './visibility.ts'
 
 /**
  * Receives from a queue for as long as the process lives and settles what the guard decides.

@@ -1,7 +1,7 @@
 import type { Message } from '@aws-sdk/client-sqs'
 import { ConfigurationError } from '@onceward/core'
 import { expect, test } from 'vitest'
-import { createAccept, type Received, sqsMessage, toDelivery } from './delivery.ts'
+import { sqsMessage, toDelivery } from './delivery.ts'
 
 const standard = 'https://sqs.eu-west-1.amazonaws.com/000000000000/orders'
 const fifo = `${standard}.fifo`
@@ -71,19 +71,12 @@ test('a header is an attribute with text, unless its type is binary', () => {
   expect(Object.entries(headers)).toEqual([['untyped', 'u']])
 })
 
-test('messages in hand are numbered over all requests and kept hidden, unless one of them has no attributes', () => {
-  const held: Received[] = []
-  const ticker = { hold: (each: Received) => void held.push(each) }
-  const accept = createAccept({ queueUrl: standard, visibilityMs: 30_000 }, ticker)
-  const first = accept([received(), received({ ReceiptHandle: undefined })], 5)
-  expect(first).toMatchObject([
-    { handle: 'h-1', receivedAtMs: 5, hiddenUntilMs: 30_005, sequence: 1 },
-    { handle: '', receivedAtMs: 5, hiddenUntilMs: 30_005, sequence: 2 },
-  ])
-  expect(accept([received()], 7)).toMatchObject([{ hiddenUntilMs: 30_007, sequence: 3 }])
-  expect(held).toHaveLength(3)
-  expect(() => accept([received(), received({ Attributes: undefined })], 9)).toThrow()
-  expect(held).toHaveLength(3)
+test('only messages that have a number, and those of a queue whose name says FIFO, have an order', () => {
+  const laneIn = (queueUrl: string, more: object) =>
+    toDelivery(received({ Attributes: { MessageGroupId: 'g', ...more } }), queueUrl).orderingKey
+  expect([laneIn(fifo, {}), laneIn(standard, { SequenceNumber: '1' })]).toEqual(['g', 'g'])
+  expect(laneIn(standard, {})).toBeUndefined()
+  expect(laneIn('https://orders.fifo.example/1/orders', {})).toBeUndefined()
 })
 
 test('an attribute named __proto__ is an ordinary header', () => {

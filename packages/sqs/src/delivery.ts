@@ -1,18 +1,36 @@
-import type { Message, MessageAttributeValue } from '@aws-sdk/client-sqs'
 import { ConfigurationError, type Delivery } from '@onceward/core'
 import { readEnvelope, registerEnvelopeReader, withEnvelope } from '@onceward/core/adapter'
-import { isOrdered, type Settings } from './options.ts'
+import { isFifo } from './options.ts'
 
-/** A received message. Instants are milliseconds on the monotonic clock. */
-export interface Received {
-  readonly message: Message
-  readonly handle: string
-  readonly delivery: Delivery
-  /** Taken before the request, because SQS counts its 12 hours from a moment during it. */
-  readonly receivedAtMs: number
-  readonly hiddenUntilMs: number
-  /** Order of arrival in this process. */
-  readonly sequence: number
+// What a message of SQS is to a guard. It imports no client, because functions of AWS Lambda read messages without one.
+
+interface SqsAttribute {
+  readonly DataType: string | undefined
+  readonly StringValue?: string | undefined
+  readonly BinaryValue?: Uint8Array | undefined
+}
+
+/** What SQS itself says of a message: the names that the AWS SDK knows. */
+type SystemAttribute =
+  | 'ApproximateFirstReceiveTimestamp'
+  | 'ApproximateReceiveCount'
+  | 'AWSTraceHeader'
+  | 'DeadLetterQueueSourceArn'
+  | 'MessageDeduplicationId'
+  | 'MessageGroupId'
+  | 'SenderId'
+  | 'SentTimestamp'
+  | 'SequenceNumber'
+
+/** A message as the AWS SDK receives it. */
+export interface SqsMessage {
+  readonly MessageId?: string | undefined
+  readonly ReceiptHandle?: string | undefined
+  readonly MD5OfBody?: string | undefined
+  readonly Body?: string | undefined
+  readonly Attributes?: Readonly<Partial<Record<SystemAttribute, string>>> | undefined
+  readonly MD5OfMessageAttributes?: string | undefined
+  readonly MessageAttributes?: Readonly<Record<string, SqsAttribute>> | undefined
 }
 
 /**
@@ -20,13 +38,14 @@ export interface Received {
  *
  * @throws {@link ConfigurationError} when the message was received without its system attributes.
  */
-export function toDelivery(message: Message, queueUrl: string): Delivery {
+export function toDelivery(message: SqsMessage, queueUrl: string): Delivery {
   const { Attributes: system, MessageId } = message
   if (system === undefined) throw withoutAttributes(message, queueUrl)
   const headers = toHeaders(message.MessageAttributes ?? {})
   const deliveryCount = toCount(system.ApproximateReceiveCount)
   const producedAt = toDate(system.SentTimestamp)
-  const group = isOrdered(message, queueUrl) ? system.MessageGroupId : undefined
+  // Only FIFO queues number their messages, so the URL may be any alias. On standard queues message groups mean fairness.
+  const isOrdered = isFifo(queueUrl) || system.SequenceNumber !== undefined
   return withEnvelope(
     {
       body: Buffer.from(message.Body ?? '', 'utf8'),
@@ -39,8 +58,7 @@ export function toDelivery(message: Message, queueUrl: string): Delivery {
       contentType: headers['content-type'],
       contentEncoding: headers['content-encoding'],
       messageId: MessageId,
-      // On standard queues message groups mean fairness, not order.
-      orderingKey: group,
+      orderingKey: isOrdered ? system.MessageGroupId : undefined,
       producedAt,
       deliveryCount,
       // An unknown count is treated as a redelivery. A needless check costs a statement; an uncounted poison message can
@@ -60,43 +78,18 @@ export function toDelivery(message: Message, queueUrl: string): Delivery {
  *
  * @throws {@link ConfigurationError} when the message was received without its system attributes.
  */
-export function fromSqsMessage(message: Message, queueUrl: string): Delivery {
+export function fromSqsMessage(message: SqsMessage, queueUrl: string): Delivery {
   return toDelivery(message, queueUrl)
-}
-
-/** Registers received messages. `receivedAtMs` is from before their request, on the monotonic clock. */
-export type Accept = (messages: readonly Message[], receivedAtMs: number) => readonly Received[]
-
-/**
- * Makes the function that registers received messages and keeps them hidden. The function throws
- * {@link ConfigurationError} when a message was received without its attributes; its batch is not kept hidden then.
- */
-export function createAccept(
-  { queueUrl, visibilityMs }: Pick<Settings, 'queueUrl' | 'visibilityMs'>,
-  ticker: { hold(received: Received): void },
-): Accept {
-  let sequence = 0
-  return (messages, receivedAtMs) => {
-    const received = messages.map((message): Received => {
-      sequence += 1
-      const hiddenUntilMs = receivedAtMs + visibilityMs
-      const delivery = toDelivery(message, queueUrl)
-      const handle = message.ReceiptHandle ?? ''
-      return { message, handle, delivery, receivedAtMs, hiddenUntilMs, sequence }
-    })
-    for (const each of received) ticker.hold(each)
-    return received
-  }
 }
 
 /**
  * The message that a delivery was made of, also of a stored one. Undefined for another broker's deliveries, and for a
  * stored one whose envelope cannot be read.
  */
-export function sqsMessage(delivery: Delivery): Message | undefined {
+export function sqsMessage(delivery: Delivery): SqsMessage | undefined {
   const { raw, source } = delivery
   if (source.broker !== 'sqs') return undefined
-  if (typeof raw === 'object' && raw !== null) return raw as Message
+  if (typeof raw === 'object' && raw !== null) return raw as SqsMessage
   try {
     return delivery.envelope === undefined ? undefined : readMessage(delivery)
   } catch {
@@ -105,13 +98,16 @@ export function sqsMessage(delivery: Delivery): Message | undefined {
 }
 
 /** The body is stored beside the envelope, as UTF-8. A body that UTF-8 cannot hold, or none, is in the envelope. */
-function withoutBody(message: Message): object {
+function withoutBody(message: SqsMessage): object {
   const isBody = message.Body?.isWellFormed() === true
   return { isBody, message: isBody ? { ...message, Body: '' } : message }
 }
 
-function readMessage({ body, envelope = new Uint8Array() }: Delivery): Message {
-  const stored = readEnvelope(envelope) as { readonly isBody: boolean; readonly message: Message }
+function readMessage({ body, envelope = new Uint8Array() }: Delivery): SqsMessage {
+  const stored = readEnvelope(envelope) as {
+    readonly isBody: boolean
+    readonly message: SqsMessage
+  }
   const { isBody, message } = stored
   return isBody ? { ...message, Body: Buffer.from(body).toString('utf8') } : message
 }
@@ -119,7 +115,7 @@ function readMessage({ body, envelope = new Uint8Array() }: Delivery): Message {
 registerEnvelopeReader('sqs', readMessage)
 
 function toHeaders(
-  attributes: Readonly<Record<string, MessageAttributeValue>>,
+  attributes: Readonly<Record<string, SqsAttribute>>,
 ): Readonly<Record<string, string | undefined>> {
   const entries: [string, string][] = []
   for (const [name, { DataType, StringValue }] of Object.entries(attributes)) {
@@ -140,7 +136,7 @@ function toDate(text: string | undefined): Date | undefined {
   return Number.isNaN(date.getTime()) ? undefined : date
 }
 
-function withoutAttributes(message: Message, queueUrl: string): ConfigurationError {
+function withoutAttributes(message: SqsMessage, queueUrl: string): ConfigurationError {
   return new ConfigurationError(
     `Message ${message.MessageId} of ${queueUrl} was received without its attributes, so its receive count and ` +
       'group are unknown. Spread `receiveAttributes` of @onceward/sqs into the input of your ' +

@@ -3,11 +3,11 @@ import type { GuardSettings } from '@onceward/core/adapter'
 import { handMadeGuard } from '@onceward/testing/adapter'
 import { expect, test } from 'vitest'
 import { createSqsApi } from './clients/aws-sdk.ts'
-import { createAccept, type Received } from './delivery.ts'
 import { Dispatcher } from './dispatch.ts'
 import { message, RecordingClient } from './fixtures/recording-client.ts'
 import { type ConsumeSqsOptions, resolveSettings } from './options.ts'
 import { createSettleContext } from './settle.ts'
+import { createAccept, type Received } from './visibility.ts'
 
 const ack: Settlement = { kind: 'ack', by: 'processed' }
 

@@ -11,9 +11,9 @@ import {
   type StartLimits,
 } from '@onceward/core/adapter'
 import { ENTRIES } from './client.ts'
-import type { Received } from './delivery.ts'
 import type { Settings } from './options.ts'
 import { returnUnstarted, type SettleAnswer, type SettleContext, settle } from './settle.ts'
+import type { Received } from './visibility.ts'
 
 /** A message that is visible again within this time is left to its next receive. */
 const MARGIN_MS = 2_000

@@ -5,7 +5,6 @@ import {
   type ConsumeSqsOptions,
   DEFAULTS,
   isFifo,
-  isOrdered,
   receiveAttributes,
   resolveSettings,
 } from './options.ts'
@@ -65,14 +64,10 @@ test('a receive asks for everything that identifies and orders a message', () =>
   })
 })
 
-test('a FIFO queue is known by its name, and its messages under any name by their number', () => {
+test('a FIFO queue is known by its name', () => {
   expect([isFifo(`${queueUrl}.fifo`), isFifo(queueUrl)]).toEqual([true, false])
   expect(isFifo('https://orders.fifo.example/1/orders')).toBe(false)
   expect(resolveSettings({ queueUrl: `${queueUrl}.fifo` }, settings).fifo).toBe(true)
-  expect(isOrdered({}, `${queueUrl}.fifo`)).toBe(true)
-  expect(isOrdered({ Attributes: { SequenceNumber: '1' } }, queueUrl)).toBe(true)
-  expect(isOrdered({ Attributes: { MessageGroupId: 'fair' } }, queueUrl)).toBe(false)
-  expect(isOrdered({}, queueUrl)).toBe(false)
 })
 
 test('a batch guard has a linger time', () => {

@@ -1,4 +1,3 @@
-import type { Message } from '@aws-sdk/client-sqs'
 import type { ConsumeOptions, RunOptions } from '@onceward/core'
 import {
   CONSUME_NAMES,
@@ -117,10 +116,6 @@ export function resolveSettings(options: ConsumeSqsOptions, guard: GuardSettings
 }
 
 export const isFifo = (queueUrl: string): boolean => queueUrl.endsWith('.fifo')
-
-/** Whether a message has an order. Only FIFO queues number their messages, so the URL may be any alias. */
-export const isOrdered = (message: Message, queueUrl: string): boolean =>
-  isFifo(queueUrl) || message.Attributes?.SequenceNumber !== undefined
 
 function problemsOf(options: ConsumeSqsOptions, guard: GuardSettings): string[] {
   return [

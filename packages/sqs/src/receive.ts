@@ -8,10 +8,10 @@ import {
   Recovery,
 } from '@onceward/core/adapter'
 import { ENTRIES, type SqsApi } from './client.ts'
-import type { Accept, Received } from './delivery.ts'
 import type { Dispatcher } from './dispatch.ts'
 import { BACKOFF, type BrokerErrorKind, classifyError } from './errors.ts'
 import type { Settings } from './options.ts'
+import type { Accept, Received } from './visibility.ts'
 
 export interface ReceiverOptions {
   readonly port: GuardPort

@@ -3,10 +3,11 @@ import type { DeadLetterPlace } from '@onceward/core/adapter'
 import { handMadeGuard } from '@onceward/testing/adapter'
 import { expect, test } from 'vitest'
 import type { Entry, EntryAnswer } from './clients/batch-requests.ts'
-import { type Received, toDelivery } from './delivery.ts'
+import { toDelivery } from './delivery.ts'
 import { message } from './fixtures/recording-client.ts'
 import { resolveSettings } from './options.ts'
 import { createSettleContext, type SettleContext, settle } from './settle.ts'
+import type { Received } from './visibility.ts'
 
 const queueUrl = 'http://127.0.0.1/000000000000/orders'
 /** When the visibility timeout of the message ends. */

@@ -15,10 +15,10 @@ import type { SqsApi, SqsClient } from './client.ts'
 import { createSqsApi } from './clients/aws-sdk.ts'
 import { BatchRequests, type EntryAnswer } from './clients/batch-requests.ts'
 import { placeOf } from './dead-letter.ts'
-import { type Received, toDelivery } from './delivery.ts'
+import { toDelivery } from './delivery.ts'
 import { classifyError } from './errors.ts'
 import type { Settings } from './options.ts'
-import { VisibilityTicker, visibilitySeconds } from './visibility.ts'
+import { type Received, VisibilityTicker, visibilitySeconds } from './visibility.ts'
 
 /** A delete costs more than the write it follows, so it pays to wait for ten; but a FIFO group waits for its delete. */
 const DELETE_WINDOW_MS = 20

@@ -1,7 +1,7 @@
 import { handMadeGuard } from '@onceward/testing/adapter'
 import { expect, test } from 'vitest'
 import { message, RecordingClient } from './fixtures/recording-client.ts'
-import { visibilitySeconds } from './visibility.ts'
+import { createAccept, type Received, visibilitySeconds } from './visibility.ts'
 import { wrapSqs } from './wrap.ts'
 
 const queueUrl = 'http://127.0.0.1/000000000000/orders'
@@ -131,4 +131,19 @@ test.each([
   [30_000, 43_200_000, 0],
 ])('a wait of %i ms for a message %i ms old is %i seconds', (wantedMs, ageMs, seconds) => {
   expect(visibilitySeconds(wantedMs, ageMs)).toBe(seconds)
+})
+
+test('messages in hand are numbered over all requests and kept hidden, unless one of them has no attributes', () => {
+  const held: Received[] = []
+  const ticker = { hold: (each: Received) => void held.push(each) }
+  const accept = createAccept({ queueUrl, visibilityMs: 30_000 }, ticker)
+  const first = accept([message('a'), { ...message('b'), ReceiptHandle: undefined }], 5)
+  expect(first).toMatchObject([
+    { handle: 'h-a', receivedAtMs: 5, hiddenUntilMs: 30_005, sequence: 1 },
+    { handle: '', receivedAtMs: 5, hiddenUntilMs: 30_005, sequence: 2 },
+  ])
+  expect(accept([message('a')], 7)).toMatchObject([{ hiddenUntilMs: 30_007, sequence: 3 }])
+  expect(held).toHaveLength(3)
+  expect(() => accept([message('a'), { ...message('b'), Attributes: undefined }], 9)).toThrow()
+  expect(held).toHaveLength(3)
 })

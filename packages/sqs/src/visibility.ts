@@ -1,10 +1,48 @@
-import type { Logger } from '@onceward/core'
+import type { Message } from '@aws-sdk/client-sqs'
+import type { Delivery, Logger } from '@onceward/core'
 import type { MaybeAsync } from '@onceward/core/adapter'
 import type { Runtime } from '@onceward/core/ports'
 import { ENTRIES, type SqsApi } from './client.ts'
-import type { Received } from './delivery.ts'
+import { toDelivery } from './delivery.ts'
 import { classifyError } from './errors.ts'
-import { LONGEST_VISIBILITY_MS } from './options.ts'
+import { LONGEST_VISIBILITY_MS, type Settings } from './options.ts'
+
+/** A received message. Instants are milliseconds on the monotonic clock. */
+export interface Received {
+  readonly message: Message
+  readonly handle: string
+  readonly delivery: Delivery
+  /** Taken before the request, because SQS counts its 12 hours from a moment during it. */
+  readonly receivedAtMs: number
+  readonly hiddenUntilMs: number
+  /** Order of arrival in this process. */
+  readonly sequence: number
+}
+
+/** Registers received messages. `receivedAtMs` is from before their request, on the monotonic clock. */
+export type Accept = (messages: readonly Message[], receivedAtMs: number) => readonly Received[]
+
+/**
+ * Makes the function that registers received messages and keeps them hidden. The function throws
+ * {@link ConfigurationError} when a message was received without its attributes; its batch is not kept hidden then.
+ */
+export function createAccept(
+  { queueUrl, visibilityMs }: Pick<Settings, 'queueUrl' | 'visibilityMs'>,
+  ticker: { hold(received: Received): void },
+): Accept {
+  let sequence = 0
+  return (messages, receivedAtMs) => {
+    const received = messages.map((message): Received => {
+      sequence += 1
+      const hiddenUntilMs = receivedAtMs + visibilityMs
+      const delivery = toDelivery(message, queueUrl)
+      const handle = message.ReceiptHandle ?? ''
+      return { message, handle, delivery, receivedAtMs, hiddenUntilMs, sequence }
+    })
+    for (const each of received) ticker.hold(each)
+    return received
+  }
+}
 
 /** Seconds of visibility to ask for: `wantedMs`, cut to what SQS still allows; 0 once its 12 hours are over. */
 export function visibilitySeconds(wantedMs: number, ageMs: number): number {

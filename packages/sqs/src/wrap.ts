@@ -9,11 +9,11 @@ import {
 } from '@onceward/core/adapter'
 import type { SqsClient } from './client.ts'
 import { createSqsApi, refuseOtherSqsClient } from './clients/aws-sdk.ts'
-import { createAccept } from './delivery.ts'
 import { orderFindings } from './doctor.ts'
 import { classifyError } from './errors.ts'
 import { checkWrapNames, resolveSettings, type WrapSqsOptions } from './options.ts'
 import { createSettleContext, settle } from './settle.ts'
+import { createAccept } from './visibility.ts'
 
 /** What {@link wrapSqs} returns: takes what a receive brought, and answers when all of it is settled. */
 export interface WrappedSqs {
