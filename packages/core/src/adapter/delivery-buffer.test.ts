@@ -43,7 +43,14 @@ function findStartable(pending: readonly Each[], limits: StartLimits): Startable
 /** A buffer whose guard and timers do what the test says. */
 function openBuffer(
   transaction: 'each' | 'batch',
-  { concurrency = 2, batchSize = 3, lingerMs = 0, hasRoom = (): boolean => true } = {},
+  {
+    concurrency = 2,
+    inHand = 0,
+    batchSize = 3,
+    lingerMs = 0,
+    hasRoom = (): boolean => true,
+    clock = { nowMs: 0 },
+  } = {},
 ) {
   const calls: Call[] = []
   const timers: { fire: () => void; isCancelled: boolean }[] = []
@@ -62,8 +69,8 @@ function openBuffer(
       calls.push({ ids, hooks, end, fail })
     })
   const port = {
-    settings: { concurrency, transaction },
-    runtime: { monotonic: () => 0, setTimer },
+    settings: { concurrency, inHand: Math.max(inHand, concurrency), transaction },
+    runtime: { monotonic: () => clock.nowMs, setTimer },
     logger: { error: () => undefined },
     run,
   } as unknown as GuardPort
@@ -100,6 +107,27 @@ test('no more groups run than the guard has slots, and a freed slot is filled in
   expect(calls.map(({ ids }) => ids)).toEqual([[0, 1, 2], [3]])
   expect(told.map(({ id }) => id)).toEqual([0, 2])
   expect(pending.size + buffer.running).toBe(2)
+})
+
+// Red when it always hands over more: a message behind slow ones met the consumer timeout of RabbitMQ (trap A6).
+test('more deliveries than slots are handed over while they are quick', async () => {
+  const clock = { nowMs: 0 }
+  const { buffer, pending, calls } = openBuffer('each', { concurrency: 1, inHand: 2, clock })
+  pending.add([0, 1, 2, 3, 4, 5].map((id) => each(id)))
+  const settle = async (call: number, index: number, tookMs: number): Promise<void> => {
+    clock.nowMs += tookMs
+    calls[call]?.hooks.onSettlement?.(index, ACK)
+    await turn()
+  }
+  const started = (): readonly number[] => calls.flatMap(({ ids }) => ids)
+  buffer.dispatch()
+  expect(started()).toEqual([0])
+  await settle(0, 0, 5)
+  expect(started()).toEqual([0, 1, 2])
+  await settle(1, 0, 60_000)
+  expect(started()).toEqual([0, 1, 2])
+  await settle(1, 1, 0)
+  expect(started()).toEqual([0, 1, 2, 3])
 })
 
 test('a batch starts when it is full or when its first delivery has waited for lingerMs', () => {

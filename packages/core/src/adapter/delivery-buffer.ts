@@ -4,6 +4,7 @@ import { RunCount } from '../concurrency/run-count.ts'
 import type { GuardPort } from '../model/guard-port.ts'
 import type { Settlement } from '../model/settlement.ts'
 import { type Delivered, SharedSlots } from './ordering.ts'
+import { QUICK_MS } from './prefetch.ts'
 import { processAndSettle } from './process-and-settle.ts'
 import type { RunSettings } from './run-options.ts'
 
@@ -72,6 +73,8 @@ export class DeliveryBuffer<Each extends Delivered, Answer> {
   #settling = 0
   /** Slots of the guard that its calls occupy. */
   #busySlots = 0
+  /** The last message had its outcome soon after its start. */
+  #isQuick = false
 
   constructor(options: DeliveryBufferOptions<Each, Answer>) {
     this.#options = options
@@ -88,12 +91,12 @@ export class DeliveryBuffer<Each extends Delivered, Answer> {
     return this.#settling
   }
 
-  /** Starts as much as the guard takes. */
+  /** Starts as much as the guard takes. One that waits there cannot be given back, so only quick ones may wait. */
   dispatch(): void {
     const { port, settings, signals, pending } = this.#options
     while (!signals.stop.aborted) {
       const { concurrency, inHand = concurrency } = port.settings
-      const free = inHand - this.#busySlots
+      const free = (this.#isQuick ? inHand : concurrency) - this.#busySlots
       if (free <= 0) return
       const groups = this.#isBatch ? Number.POSITIVE_INFINITY : free
       const call = pending.take({ groups, deliveries: settings.batchSize })
@@ -137,7 +140,9 @@ export class DeliveryBuffer<Each extends Delivered, Answer> {
       this.#running -= 1
       this.#settling += 1
       if (slots.known(each)) this.#busySlots -= 1
-      onKnown(each, settlement, port.runtime.monotonic() - startedAtMs)
+      const elapsedMs = port.runtime.monotonic() - startedAtMs
+      this.#isQuick = elapsedMs < QUICK_MS
+      onKnown(each, settlement, elapsedMs)
       this.dispatchSoon()
       return this.#settle(each, settlement)
     }

@@ -68,7 +68,7 @@ export class PullPrefetch {
 }
 
 /** A slot that is idle for a round trip to the broker after so long a message loses about a hundredth of its time. */
-const QUICK_MS = 100
+export const QUICK_MS = 100
 /** A pace around one border would begin and end reserves all the time. */
 const SLOW_MS = 200
 /** A reserve ends when it was not needed for this time: beginning and ending one costs requests. */

@@ -168,7 +168,7 @@ export const OPTIONS: OptionTable = {
     default: 8,
     rule: integer(1, 1_000, 'It counts handlers that run at the same time.'),
     meaning:
-      'Handlers (transactions) that this guard runs at the same time. With an inbox and `each`, adapters hand over up to twice as many events: one that waits is begun by the COMMIT of one that ends.',
+      'Handlers (transactions) that this guard runs at the same time. With an inbox and `each`, adapters hand over up to twice as many events while these are quick: one that waits is begun by the COMMIT of one that ends.',
     reason:
       'A default `pg` pool has 10 connections, and two are kept for attempts and dead letters. If you set more than the pool can carry, the guard throws a ConfigurationError; the default is lowered.',
   },
