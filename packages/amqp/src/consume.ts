@@ -144,7 +144,7 @@ function createLoop({ port, settings, signals, connection }: Parts): ConsumerLoo
   return {
     receiver,
     dispatcher,
-    settling: context.counts,
+    settling: context.report,
     // Unsettled messages go back to the queue with their channel; their events keep their leases.
     finish: async () => {
       unregister()

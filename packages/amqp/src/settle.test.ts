@@ -6,7 +6,8 @@ import { DeliveryChannel } from './clients/amqplib.ts'
 import { fromAmqpMessage, type Received } from './delivery.ts'
 import { delayQueuesOf } from './fixtures/delay-queues.ts'
 import { message, RecordingChannel, RecordingConnection } from './fixtures/recording-channel.ts'
-import { returnUnstarted, type SettleContext, settle } from './settle.ts'
+import { resolveSettings } from './options.ts'
+import { createSettleContext, returnUnstarted, type SettleContext, settle } from './settle.ts'
 
 const queue = 'orders'
 const NOW_MS = 1_000_000
@@ -19,10 +20,14 @@ function setUp(place: SettleContext['place']['kind'] = 'record') {
   const channel = new DeliveryChannel(new RecordingChannel(connection) as never)
   const state = { mayHold: true, isQuiet: true, isPublished: true }
   const published: object[] = []
+  const parts = {
+    delayQueues: delayQueuesOf(made.port),
+    rejectsTo: () => undefined,
+    stopDeliveries: async () => state.isQuiet,
+  }
+  const settings = resolveSettings({ queue }, made.port.settings)
   const context: SettleContext = {
-    port: made.port,
-    runtime: made.clock.runtime,
-    logger: made.port.logger,
+    ...createSettleContext({ ...parts, port: made.port, settings, publisher: {} as never }),
     settings: { queue, levelsMs: [1_000, 30_000], holdMs: HOLD_MS, oldestMs: OLDEST_MS },
     publisher: {
       publish: async (outgoing) => {
@@ -31,11 +36,7 @@ function setUp(place: SettleContext['place']['kind'] = 'record') {
       },
     },
     place: place === 'publish' ? { kind: place, publish: async () => undefined } : { kind: place },
-    delayQueues: delayQueuesOf(made.port),
-    rejectsTo: () => undefined,
     mayHold: () => state.mayHold,
-    stopDeliveries: async () => state.isQuiet,
-    counts: { settleFailures: 0 },
   }
   const receive = (headers: object = {}, receivedAtMs: number = NOW_MS): Received => {
     const properties = { messageId: 'm-a', headers } as Partial<ConsumeMessage['properties']>
@@ -69,7 +70,7 @@ test('a settlement that reaches the channel is not reported', async () => {
   expect(await returnUnstarted(kit.context, kit.receive())).toBeUndefined()
   await kit.clock.advance(0)
   expect(kit.connection.named('ack', 'nack').map(({ name }) => name)).toEqual(['ack', 'nack'])
-  expect(kit.context.counts.settleFailures).toBe(0)
+  expect(kit.context.report.settleFailures).toBe(0)
   expect(kit.logged).toEqual([])
 })
 
@@ -81,7 +82,7 @@ test.each<[Settlement]>([[ack], [closing], [dead], [failed(20_000)]])(
     kit.channel.closed()
     expect(await settle(kit.context, received, settlement)).toBeUndefined()
     expect(kit.published).toEqual([])
-    expect(kit.context.counts.settleFailures).toBe(1)
+    expect(kit.context.report.settleFailures).toBe(1)
     const fields = { queue, deliveryTag: 1, reason: 'its channel is closed' }
     // The publisher's own id may be the event key, which the log has only as a hash.
     expect(kit.logged).toMatchObject([{ level: 'warn', fields }])
@@ -95,7 +96,7 @@ test('a message that would return to this consumer at once stays unsettled until
   kit.state.isQuiet = false
   expect(await settle(kit.context, kit.receive(), closing)).toBeUndefined()
   expect(kit.connection.settled()).toEqual([])
-  expect(kit.context.counts.settleFailures).toBe(0)
+  expect(kit.context.report.settleFailures).toBe(0)
 })
 
 test('a wait up to `holdMs` is held, and a longer one goes into a copy that counts one more deferral', async () => {
@@ -207,7 +208,7 @@ test('a copy leaves out a header that amqplib reads and cannot write, because it
   expect(headers).toMatchObject({ a: 1, most: nested(250) })
   expect(headers).not.toHaveProperty('deep')
   expect(headers).not.toHaveProperty('over')
-  expect(context.counts.settleFailures).toBe(0)
+  expect(context.report.settleFailures).toBe(0)
 })
 
 test('a settlement that throws is reported, and the message is held', async () => {
@@ -215,7 +216,7 @@ test('a settlement that throws is reported, and the message is held', async () =
   const port = { publishDeadLetter: () => Promise.reject(new Error('no connection')) }
   expect(await settle({ ...kit.context, port }, kit.receive(), dead)).toBe(KEPT_UNTIL_MS)
   expect(kit.connection.settled()).toEqual([])
-  expect(kit.context.counts.settleFailures).toBe(1)
+  expect(kit.context.report.settleFailures).toBe(1)
   const fields = { queue, deliveryTag: 1, reason: expect.stringMatching(/no connection/) }
   expect(kit.logged).toMatchObject([{ level: 'warn', fields }])
 })

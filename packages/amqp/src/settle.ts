@@ -4,10 +4,16 @@ import {
   type DeadLetterPlace,
   type GuardPort,
   hasMethod,
+  laterMs,
+  longerMs,
   type MaybeAsync,
+  type Pace,
   type Settle,
+  SettleReport,
   settleBy,
+  settleDeadLetter,
   type Verbs,
+  waitMsOf,
 } from '@onceward/core/adapter'
 import { type Runtime, systemRuntime } from '@onceward/core/ports'
 import type { ConsumeMessage } from 'amqplib'
@@ -42,8 +48,7 @@ export interface SettleContext {
   readonly mayHold: (why: 'short' | 'outage') => boolean
   /** Resolves when a message that is given back goes to other consumers; false if it would come back to this one. */
   readonly stopDeliveries: () => Promise<boolean>
-  /** Settlements that did not reach the broker; their messages return. */
-  readonly counts: { settleFailures: number }
+  readonly report: SettleReport<Received>
 }
 
 interface ContextParts extends Pick<SettleContext, 'delayQueues' | 'rejectsTo' | 'stopDeliveries'> {
@@ -57,7 +62,12 @@ export function createSettleContext(parts: ContextParts): Omit<SettleContext, 'm
   const { port, settings, publisher } = parts
   const { runtime, logger } = port
   const place = placeOf(publisher, settings, port.settings.hasInbox)
-  return { ...parts, runtime, logger, place, counts: { settleFailures: 0 } }
+  const report = new SettleReport<Received>({
+    logger,
+    fieldsOf: (received) => ({ queue: settings.queue, deliveryTag: tagOf(received) }),
+    describe: (error) => classifyError(error).text,
+  })
+  return { ...parts, runtime, logger, place, report }
 }
 
 /** Until when the message is held before it runs again; undefined if it is settled. */
@@ -65,7 +75,7 @@ export type SettleAnswer = number | undefined
 
 const VERBS: Verbs<SettleContext, Received, SettleAnswer> = {
   ack: (context, received) => {
-    told(context, received, received.channel.ack(received.message))
+    told(context, received, 'ack', received.channel.ack(received.message))
     return undefined
   },
   defer: (context, received, settlement) => {
@@ -84,8 +94,8 @@ const VERBS: Verbs<SettleContext, Received, SettleAnswer> = {
 /** Carries out a settlement. */
 export const settle: Settle<SettleContext, Received, SettleAnswer> = settleBy(
   VERBS,
-  (context, received, { error }) => {
-    refused(context, received, classifyError(error).text)
+  (context, received, { settlement, error }) => {
+    context.report.failed(received, settlement.kind, error)
     return keep(context, received)
   },
 )
@@ -97,59 +107,28 @@ export async function returnUnstarted(
 ): Promise<SettleAnswer> {
   // Left unsettled, the message returns when its channel closes. Given back now, it would come again and again.
   if (!(await context.stopDeliveries())) return undefined
-  told(context, received, received.channel.nack(received.message, true))
+  requeue(context, received)
   return undefined
 }
 
 /** Returns a message that has waited for too long; it may come again. */
 export function requeue(context: SettleContext, received: Received): void {
-  told(context, received, received.channel.nack(received.message, true))
+  told(context, received, 'give back', received.channel.nack(received.message, true))
 }
 
 const SOON_MS = 1_000
 
-/** What tells how long a message waits: how often it has waited before, and the longest wait in memory. */
-interface Pace {
-  readonly runtime: Pick<Runtime, 'now' | 'random'>
-  readonly rounds: number
-  readonly holdMs: number
-}
-
 const pacedBy = ({ runtime, settings }: SettleContext, { rounds }: Received): Pace => {
-  return { runtime, rounds, holdMs: settings.holdMs }
-}
-
-/** How long a message waits before it runs again, ms. Loops of onceward and those of frameworks wait for as long. */
-function waitMsOf(
-  settlement: Extract<Settlement, { kind: 'defer' | 'abandon' }>,
-  pace: Pace,
-): number {
-  // The lease was lost, the deadline passed, or the commit is unknown: the next claim of this consumer finds out.
-  if (settlement.kind === 'abandon') return longerMs(pace, SOON_MS)
-  const dueMs = Math.max(0, settlement.until - pace.runtime.now())
-  switch (settlement.reason) {
-    case 'failed':
-      return dueMs
-    case 'store-down':
-      return dueMs + pace.runtime.random() * SOON_MS
-    case 'in-progress':
-    case 'not-due':
-      return longerMs(pace, dueMs)
-  }
-}
-
-/** Doubles the wait each time an event is still running elsewhere. */
-function longerMs({ holdMs, rounds, runtime }: Pace, waitMs: number): number {
-  const leastMs = Math.min(SOON_MS * 2 ** rounds, holdMs)
-  return Math.max(waitMs, leastMs) * (1 + runtime.random() * 0.2)
+  return { runtime, rounds, busiestMs: settings.holdMs }
 }
 
 /** Holds a dead message, or one that could not be published, and tries again: soon, but not in a hot loop. */
 function keep(context: SettleContext, received: Received): SettleAnswer {
-  const laterMs = 5_000 + context.runtime.random() * 25_000
-  if (!isTooOld(context, received, laterMs)) return hold(context, laterMs)
+  const waitMs = laterMs(context.runtime, { leastMs: 5_000, mostMs: 30_000 })
+  if (!isTooOld(context, received, waitMs)) return hold(context, waitMs)
   // No other place is left: one redelivery costs less than losing the channel with all its unsettled messages.
-  return told(context, received, received.channel.nack(received.message, true))
+  requeue(context, received)
+  return undefined
 }
 
 /** Holds the message if the wait is short and there is room; otherwise it waits in a delay queue. */
@@ -196,7 +175,7 @@ async function postpone(
   waitMs: number,
 ): Promise<SettleAnswer> {
   const { channel, message, delivery } = received
-  if (!channel.isOpen) return told(context, received, false)
+  if (!channel.isOpen) return told(context, received, 'defer', false)
   const { queue, levelsMs } = context.settings
   const { delayQueues } = context
   const routingKey = levelQueue(queue, levelFor(levelsMs, waitMs))
@@ -221,53 +200,44 @@ async function postpone(
     return untilMs
   }
   delayQueues.succeeded()
-  return told(context, received, channel.ack(message))
+  return told(context, received, 'defer', channel.ack(message))
 }
 
-/** Publishes the dead letter and then acks the original. A crash between the two publishes it again. */
+/** A crash after the dead letter and before the ack publishes it again. */
 async function deadLetter(
   context: SettleContext,
   received: Received,
   settlement: Settlement,
 ): Promise<SettleAnswer> {
-  const { place, port, publisher } = context
+  const { place, publisher } = context
   const { channel, message } = received
+  const ended = (wasTold: boolean) => told(context, received, 'dead-letter', wasTold)
   if (place.kind === 'broker') {
     const isSent = await sentByOwnKey(publisher, context.rejectsTo(), received)
-    return told(context, received, isSent ? channel.ack(message) : channel.nack(message, false))
+    return ended(isSent ? channel.ack(message) : channel.nack(message, false))
   }
-  if (place.kind === 'publish') {
-    const answer = await port.publishDeadLetter(settlement, place.publish)
-    if (answer.kind === 'retry') {
-      // Without an error nothing was tried: another process is publishing it, or the place is known to be down.
-      if (answer.error === undefined) {
-        return wait(context, received, longerMs(pacedBy(context, received), SOON_MS))
-      }
-      notPublished(context, received, answer.error)
-      return keep(context, received)
-    }
-  }
-  return told(context, received, channel.ack(message))
+  return settleDeadLetter(received, settlement, {
+    ...context,
+    over: () => ended(channel.ack(message)),
+    again: (wasTried) =>
+      wasTried
+        ? keep(context, received)
+        : wait(context, received, longerMs(pacedBy(context, received))),
+  })
 }
 
-function told(context: SettleContext, received: Received, wasTold: boolean): undefined {
-  if (!wasTold) refused(context, received, 'its channel is closed')
+/** @param wasTold - False if the channel was closed before. */
+function told(
+  context: SettleContext,
+  received: Received,
+  verb: string,
+  wasTold: boolean,
+): undefined {
+  if (!wasTold) context.report.refused(received, { verb, reason: 'its channel is closed' })
 }
 
 /** As the broker numbers it. The id that its publisher gave it may be the event key, which logs have only as a hash. */
 const tagOf = ({ message }: Received): number => message.fields.deliveryTag
-
-function refused(context: SettleContext, received: Received, reason: string): void {
-  context.counts.settleFailures += 1
-  const fields = { queue: context.settings.queue, deliveryTag: tagOf(received), reason }
-  context.logger.warn(fields, 'a settlement was not carried out; the message will return')
-}
-
-function notPublished(context: SettleContext, received: Received, error: unknown): void {
-  const reason = classifyError(error).text
-  const fields = { queue: context.settings.queue, deliveryTag: tagOf(received), reason }
-  context.logger.error(fields, 'a dead letter could not be published; it will be tried again')
-}
 
 /** Longest wait for a message that is not due, ms: RabbitMQ takes a message back after half an hour by default. */
 const LONGEST_WAIT_MS = 600_000
@@ -308,7 +278,9 @@ export async function settleAmqp(
   if (kind === 'dead-letter') return isTold(() => channel.nack(message, false, false))
   const giveBack = (): boolean => isTold(() => channel.nack(message, false, true))
   if (kind === 'abandon' && settlement.reason === 'closing') return giveBack()
-  const pace = { runtime: systemRuntime, rounds: deferralsOf(message), holdMs: DEFAULTS.holdMs }
+  const pace: Pace = {
+    ...{ runtime: systemRuntime, rounds: deferralsOf(message), busiestMs: DEFAULTS.holdMs },
+  }
   const waitMs = Math.min(waitMsOf(settlement, pace), LONGEST_WAIT_MS)
   // Given back at once, it would be delivered at once.
   await held(Math.max(SOON_MS, waitMs))

@@ -151,7 +151,7 @@ function createLoop(parts: Parts): WrappedLoop<(message: ConsumeMessage | null) 
       dispatcher.take(accept(message, deliveries))
     },
     dispatcher,
-    settling: context.counts,
+    settling: context.report,
     finish: async () => letGo(),
     get outage() {
       return ended ?? alarm.outage ?? delayQueues.outage

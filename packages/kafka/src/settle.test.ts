@@ -2,7 +2,8 @@ import type { Settlement } from '@onceward/core'
 import { handMadeGuard } from '@onceward/testing/adapter'
 import { expect, test } from 'vitest'
 import { message } from './fixtures/fetch.ts'
-import { type SettleContext, settle } from './settle.ts'
+import { resolveSettings } from './options.ts'
+import { createSettleContext, type SettleContext, settle } from './settle.ts'
 
 const record = { topic: 'orders', partition: 0, message: message(41, 'a') }
 
@@ -11,9 +12,7 @@ function setUp(place: 'publish' | 'record' = 'record') {
   const published: unknown[] = []
   const publish = async (letter: unknown): Promise<void> => void published.push(letter)
   const context: SettleContext = {
-    port: made.port,
-    runtime: made.clock.runtime,
-    logger: made.port.logger,
+    ...createSettleContext(made.port, resolveSettings({}, made.port.settings)),
     place: place === 'record' ? { kind: 'record' } : { kind: 'publish', publish },
   }
   return { ...made, published, context }
@@ -77,7 +76,7 @@ test('a message whose dead letter cannot be published now comes back', async () 
     await settling(async () => ({ kind: 'retry', cause: 'dead-letter-place-down', error })),
   ).toEqual(later)
   expect(await settling(() => Promise.reject(error))).toEqual(later)
-  const fields = { topic: 'orders', partition: 0, offset: '41', err: error }
+  const fields = { topic: 'orders', partition: 0, offset: '41', reason: 'Error: no leader' }
   expect(kit.logged).toMatchObject([
     { level: 'error', fields },
     { level: 'error', fields },

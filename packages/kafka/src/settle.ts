@@ -1,27 +1,36 @@
-import type { Logger, Settlement } from '@onceward/core'
 import {
   type DeadLetterPlace,
   type GuardPort,
+  laterMs,
   type Settle,
+  SettleReport,
   settleBy,
+  settleDeadLetter,
   type Verbs,
+  type WaitRange,
 } from '@onceward/core/adapter'
 import type { Runtime } from '@onceward/core/ports'
 import { placeOf } from './dead-letter.ts'
 import type { KafkaRecord } from './delivery.ts'
+import { classifyError } from './errors.ts'
 import type { Settings } from './options.ts'
 
 /** What settling needs. */
 export interface SettleContext {
   readonly port: Pick<GuardPort, 'publishDeadLetter'>
   readonly runtime: Runtime
-  readonly logger: Logger
   readonly place: DeadLetterPlace
+  readonly report: SettleReport<KafkaRecord>
 }
 
 export function createSettleContext(port: GuardPort, settings: Settings): SettleContext {
   const { runtime, logger } = port
-  return { port, runtime, logger, place: placeOf(settings) }
+  const report = new SettleReport<KafkaRecord>({
+    logger,
+    fieldsOf: ({ topic, partition, message: { offset } }) => ({ topic, partition, offset }),
+    describe: (error) => classifyError(error).text,
+  })
+  return { port, runtime, place: placeOf(settings), report }
 }
 
 /**
@@ -47,7 +56,10 @@ const VERBS: Verbs<SettleContext, KafkaRecord, SettleAnswer> = {
     reason === 'store-down'
       ? { kind: 'store-down' }
       : { kind: 'later', waitMs: Math.max(0, until - runtime.now()) },
-  'dead-letter': deadLetter,
+  'dead-letter': (context, record, settlement) => {
+    const again = () => later(context)
+    return settleDeadLetter(record, settlement, { ...context, over: () => SETTLED, again })
+  },
   // The lease was lost or the commit is unknown. The next run finds out.
   abandon: ({ runtime }, _record, { reason }) =>
     reason === 'closing'
@@ -59,30 +71,14 @@ const VERBS: Verbs<SettleContext, KafkaRecord, SettleAnswer> = {
 export const settle: Settle<SettleContext, KafkaRecord, SettleAnswer> = settleBy(
   VERBS,
   (context, record, { error }) => {
-    notPublished(context, record, error)
-    return { kind: 'later', waitMs: laterMs(context) }
+    context.report.notPublished(record, error)
+    return later(context)
   },
 )
 
-/** Publishes the dead letter before the offset passes its record. A crash between the two publishes it again. */
-async function deadLetter(
-  context: SettleContext,
-  record: KafkaRecord,
-  settlement: Extract<Settlement, { kind: 'dead-letter' }>,
-): Promise<SettleAnswer> {
-  const { place, port } = context
-  if (place.kind !== 'publish') return SETTLED
-  const answer = await port.publishDeadLetter(settlement, place.publish)
-  if (answer.kind !== 'retry') return SETTLED
-  if (answer.error !== undefined) notPublished(context, record, answer.error)
-  return { kind: 'later', waitMs: laterMs(context) }
-}
+/** When a dead letter is tried again: soon, because its partition waits. */
+const AGAIN: WaitRange = { leastMs: 1_000, mostMs: 5_000 }
 
-/** When a dead letter is tried again: soon, because its partition waits, but not in a hot loop. */
-const laterMs = ({ runtime }: SettleContext): number => 1_000 + runtime.random() * 4_000
-
-function notPublished({ logger }: SettleContext, record: KafkaRecord, error: unknown): void {
-  const { topic, partition, message } = record
-  const fields = { topic, partition, offset: message.offset, err: error }
-  logger.error(fields, 'a dead letter could not be published; it will be tried again')
-}
+const later = ({ runtime }: SettleContext): SettleAnswer => ({
+  ...{ kind: 'later', waitMs: laterMs(runtime, AGAIN) },
+})

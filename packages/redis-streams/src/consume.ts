@@ -103,7 +103,7 @@ function createLoop({ port, api, settings, signals }: Parts): ConsumerLoop {
   return {
     receiver,
     dispatcher,
-    settling: context.counts,
+    settling: context.report,
     // Entries whose handlers did not end keep their leases, and are claimed when they were idle for long enough.
     finish: async () => {
       context.owned.stop()

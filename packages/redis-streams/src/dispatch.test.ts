@@ -234,7 +234,7 @@ test('a settlement that Redis refuses is counted, told, and leaves the entry to 
   take(entryOf(1))
   redis.error = new Error('Connection is closed.')
   await settle(1, ACK)
-  expect(context.counts.settleFailures).toBe(1)
+  expect(context.report.settleFailures).toBe(1)
   expect(logged.at(-1)?.fields).toMatchObject({ verb: 'ack', reason: 'Connection is closed.' })
   redis.calls.length = 0
   await clock.advance(60_000)

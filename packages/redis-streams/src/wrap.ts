@@ -82,7 +82,7 @@ export function wrapStream(
     ) => ReturnType<ReturnType<typeof createAccept>>,
     settle: (received, settlement) => settle(context, received, settlement),
     hasDeadLetterPlace: settings.deadLetter !== undefined,
-    settling: context.counts,
+    settling: context.report,
     finish: async () => {
       stopLooking()
       context.owned.stop()

@@ -101,7 +101,7 @@ function createLoop({ port, api, settings, signals }: Parts): ConsumerLoop {
   return {
     receiver,
     dispatcher,
-    settling: context.counts,
+    settling: context.report,
     // Unsettled messages stay hidden for one visibility timeout and keep their leases.
     finish: async () => {
       context.ticker.stop()

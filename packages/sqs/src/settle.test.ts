@@ -25,17 +25,16 @@ function setUp(place: DeadLetterPlace['kind'] = 'record') {
     },
   })
   const context: SettleContext = {
-    port: made.port,
-    runtime: made.clock.runtime,
-    logger: made.port.logger,
-    queueUrl,
-    visibilityMs: 30_000,
+    ...createSettleContext(
+      made.port,
+      {} as never,
+      resolveSettings({ queueUrl }, made.port.settings),
+    ),
     ticker: { release: async () => EXPIRES_AT_MS, hold: () => undefined, stop: () => undefined },
     deletes: grouping('delete'),
     changes: grouping('change'),
     returns: grouping('return'),
     place: place === 'publish' ? { kind: place, publish: async () => undefined } : { kind: place },
-    counts: { settleFailures: 0 },
   }
   return { ...made, asked, state, context }
 }
@@ -68,9 +67,9 @@ test.each<[Settlement, string, number]>([
     kit.state.answer = { kind: 'refused', code: 'InternalError' }
     expect(await settle(kit.context, received(), settlement)).toBe(EXPIRES_AT_MS)
     expect(kit.asked).toEqual([[verb, seconds]])
-    expect(kit.context.counts.settleFailures).toBe(1)
+    expect(kit.context.report.settleFailures).toBe(1)
     expect(kit.logged).toMatchObject([
-      { level: 'warn', fields: { queue: queueUrl, messageId: 'm-a', code: 'InternalError' } },
+      { level: 'warn', fields: { queue: queueUrl, messageId: 'm-a', reason: 'InternalError' } },
     ])
   },
 )
@@ -141,7 +140,10 @@ test('a dead letter that cannot be published keeps its message, and only errors 
     ['change', 18],
   ])
   expect(kit.logged).toMatchObject([
-    { level: 'error', fields: { queue: queueUrl, messageId: 'm-a', err: error } },
+    {
+      level: 'error',
+      fields: { queue: queueUrl, messageId: 'm-a', reason: 'Error: no such queue' },
+    },
   ])
 })
 
@@ -152,14 +154,14 @@ test('a settlement that throws is reported, and the message keeps its visibility
   const hidden = await settle({ ...kit.context, port: rejecting }, received(), dead)
   expect(hidden).toBe(EXPIRES_AT_MS)
   expect(kit.asked).toEqual([])
-  expect(kit.context.counts.settleFailures).toBe(1)
+  expect(kit.context.report.settleFailures).toBe(1)
   expect(kit.logged).toMatchObject([
     {
       level: 'warn',
       fields: {
         messageId: 'm-a',
         verb: 'dead-letter',
-        code: expect.stringMatching(/no connection/),
+        reason: expect.stringMatching(/no connection/),
       },
     },
   ])

@@ -1,14 +1,19 @@
 import type { Message } from '@aws-sdk/client-sqs'
-import { ConfigurationError, type Delivery, type Logger, type Settlement } from '@onceward/core'
+import { ConfigurationError, type Delivery, type Settlement } from '@onceward/core'
 import {
   andThen,
+  busyMs,
   type DeadLetterPlace,
   type GuardPort,
+  laterMs,
   type MaybeAsync,
   refuseUnknownNames,
   type Settle,
+  SettleReport,
   settleBy,
+  settleDeadLetter,
   type Verbs,
+  type WaitRange,
 } from '@onceward/core/adapter'
 import { type Runtime, systemRuntime } from '@onceward/core/ports'
 import type { SqsApi, SqsClient } from './client.ts'
@@ -27,8 +32,6 @@ const DELETE_WINDOW_MS = 20
 export interface SettleContext {
   readonly port: Pick<GuardPort, 'publishDeadLetter'>
   readonly runtime: Runtime
-  readonly logger: Logger
-  readonly queueUrl: string
   readonly visibilityMs: number
   readonly ticker: Pick<VisibilityTicker, 'hold' | 'release' | 'stop'>
   readonly deletes: Pick<BatchRequests, 'add'>
@@ -36,8 +39,7 @@ export interface SettleContext {
   /** Sets the visibility to 0; on FIFO queues from the last message to the first. */
   readonly returns: Pick<BatchRequests, 'add'>
   readonly place: DeadLetterPlace
-  /** Settlements that SQS refused; their messages return. */
-  readonly counts: { settleFailures: number }
+  readonly report: SettleReport<Received>
 }
 
 export function createSettleContext(
@@ -52,8 +54,6 @@ export function createSettleContext(
   return {
     port,
     runtime,
-    logger,
-    queueUrl,
     visibilityMs,
     ticker: new VisibilityTicker({ api, runtime, logger, queueUrl, visibilityMs, renewMs }),
     deletes: new BatchRequests({
@@ -64,7 +64,11 @@ export function createSettleContext(
     changes,
     returns: fifo ? new BatchRequests({ ...change, lastFirst: true }) : changes,
     place: placeOf(api, settings),
-    counts: { settleFailures: 0 },
+    report: new SettleReport({
+      logger,
+      fieldsOf: ({ message }) => ({ queue: queueUrl, messageId: message.MessageId }),
+      describe: (error) => classifyError(error).text,
+    }),
   }
 }
 
@@ -74,11 +78,19 @@ export function createSettleContext(
  */
 export type SettleAnswer = number | undefined
 
+/** When a dead message is received again. */
+const DEAD: WaitRange = { leastMs: 5_000, mostMs: 30_000 }
+
 const VERBS: Verbs<SettleContext, Received, SettleAnswer> = {
   ack: (context, received) => remove(context, received),
   defer: (context, received, settlement) =>
     hide(context, received, deferredMs(context.runtime, received.delivery, settlement)),
-  'dead-letter': deadLetter,
+  'dead-letter': (context, received, settlement) => {
+    const later = () => hide(context, received, laterMs(context.runtime, DEAD))
+    if (context.place.kind === 'broker') return later()
+    const over = () => remove(context, received)
+    return settleDeadLetter(received, settlement, { ...context, over, again: later })
+  },
   abandon: async (context, received, { reason }) => {
     if (reason === 'closing') return returnUnstarted(context, received)
     // The lease was lost or the commit is unknown. The next delivery finds out.
@@ -94,7 +106,7 @@ const VERBS: Verbs<SettleContext, Received, SettleAnswer> = {
 export const settle: Settle<SettleContext, Received, SettleAnswer> = settleBy(
   VERBS,
   (context, received, { settlement, error }) => {
-    refused(context, received, { verb: settlement.kind, code: classifyError(error).text })
+    context.report.failed(received, settlement.kind, error)
     return context.ticker.release(received)
   },
 )
@@ -140,27 +152,6 @@ async function hide(
     : expiresAtMs
 }
 
-/** Publishes the dead letter and then deletes the original. A crash between the two publishes it again. */
-async function deadLetter(
-  context: SettleContext,
-  received: Received,
-  settlement: Settlement,
-): Promise<SettleAnswer> {
-  const { place, port } = context
-  if (place.kind === 'broker') return hide(context, received, laterMs(context.runtime))
-  if (place.kind === 'publish') {
-    const answer = await port.publishDeadLetter(settlement, place.publish)
-    if (answer.kind === 'retry') {
-      if (answer.error !== undefined) notPublished(context, received, answer.error)
-      return hide(context, received, laterMs(context.runtime))
-    }
-  }
-  return remove(context, received)
-}
-
-/** When a dead message is received again: soon, but not in a hot loop. */
-const laterMs = (runtime: Pick<Runtime, 'random'>): number => 5_000 + runtime.random() * 25_000
-
 /** What tells how long a message waits: on FIFO queues its group, and how often it was received. */
 type Waiting = Pick<Delivery, 'deliveryCount' | 'orderingKey'>
 
@@ -172,7 +163,7 @@ function deferredMs(
 ): number {
   const dueMs = until - runtime.now()
   if (reason === 'store-down') return Math.max(dueMs, outageMs(runtime, delivery))
-  const waitMs = reason === 'in-progress' ? Math.max(dueMs, busyMs(delivery)) : dueMs
+  const waitMs = reason === 'in-progress' ? Math.max(dueMs, busyMs(paceOf(delivery))) : dueMs
   return waitMs + jitterMs(runtime, delivery, waitMs)
 }
 
@@ -187,7 +178,7 @@ const outageMs = (runtime: Pick<Runtime, 'random'>, { orderingKey }: Waiting): n
  * An event that runs elsewhere is received again after two seconds and then every four, or later if the guard says
  * so. Shorter waits would use up `maxReceiveCount`.
  */
-const busyMs = ({ deliveryCount }: Waiting): number => (deliveryCount === 1 ? 2_000 : 4_000)
+const paceOf = ({ deliveryCount = 2 }: Waiting) => ({ rounds: deliveryCount, busiestMs: 4_000 })
 
 /** Jitter only delays: a message that comes before its time costs a receive. Messages of a group keep one time. */
 function jitterMs(
@@ -206,23 +197,8 @@ interface Carried {
 
 function settled(context: SettleContext, received: Received, { verb, answer }: Carried): boolean {
   if (answer.kind === 'settled') return true
-  refused(context, received, { verb, code: answer.code })
+  context.report.refused(received, { verb, reason: answer.code })
   return false
-}
-
-function refused(
-  context: SettleContext,
-  received: Received,
-  why: { readonly verb: string; readonly code: string },
-): void {
-  context.counts.settleFailures += 1
-  const fields = { queue: context.queueUrl, messageId: received.message.MessageId, ...why }
-  context.logger.warn(fields, 'a settlement was not carried out; the message will return')
-}
-
-function notPublished(context: SettleContext, received: Received, error: unknown): void {
-  const fields = { queue: context.queueUrl, messageId: received.message.MessageId, err: error }
-  context.logger.error(fields, 'a dead letter could not be published; it will be tried again')
 }
 
 /** What {@link settleSqs} needs to know of the queue. */
@@ -291,7 +267,7 @@ function hiddenSeconds(message: Message, settlement: Settlement, queueUrl: strin
 }
 
 function hiddenMs(message: Message, settlement: Settlement, queueUrl: string): number {
-  if (settlement.kind === 'dead-letter') return laterMs(systemRuntime)
+  if (settlement.kind === 'dead-letter') return laterMs(systemRuntime, DEAD)
   // The lease was lost or the commit is unknown. The next delivery finds out.
   if (settlement.kind !== 'defer') return ABANDONED_MS
   return deferredMs(systemRuntime, waitingOf(message, queueUrl), settlement)

@@ -177,7 +177,7 @@ test('trap T21: entries that SQS refuses by its own fault are sent again, and th
   expect(kit.recording.deleted()).toEqual([['h-a', 'h-b', 'h-c'], ['h-a'], ['h-a']])
   const warnings = kit.logged.filter(({ level }) => level === 'warn')
   expect(warnings.map(({ fields }) => fields)).toEqual([
-    { queue: queueUrl, messageId: 'm-b', verb: 'delete', code: 'ReceiptHandleIsInvalid' },
+    { queue: queueUrl, messageId: 'm-b', verb: 'delete', reason: 'ReceiptHandleIsInvalid' },
   ])
 })
 

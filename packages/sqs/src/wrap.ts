@@ -71,7 +71,7 @@ export function wrapSqs(client: SqsClient, guard: Guard, options: WrapSqsOptions
     },
     settle: (received, settlement) => settle(context, received, settlement),
     hasDeadLetterPlace: settings.deadLetter !== undefined,
-    settling: context.counts,
+    settling: context.report,
     finish: async () => {
       context.ticker.stop()
       unregister()

@@ -112,6 +112,16 @@ export {
 } from './run-options.ts'
 export { RunningLanes } from './running-lanes.ts'
 export { type Settle, settleBy, type Verbs } from './settle-by.ts'
+export {
+  busyMs,
+  laterMs,
+  longerMs,
+  type Pace,
+  SettleReport,
+  settleDeadLetter,
+  type WaitRange,
+  waitMsOf,
+} from './settle-rules.ts'
 export { STORE_LOOK_MS, StoreGate } from './store-gate.ts'
 export {
   type WrappedLoop,
