@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { dirname, join, relative, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, test } from 'vitest'
 import { CLIENTS } from '../versions/table.ts'
 import { lint, packages } from './lint.ts'
 
@@ -174,6 +174,28 @@ describe('the rooms of core', () => {
     })
     expect(answer).toContain('core knows no broker, no store and no client library')
   })
+})
+
+const BROKERS =
+  /kafka|sqs|amqp|rabbit|redis-?streams|ioredis|\bx(add|ack|claim|autoclaim|readgroup)\b/i
+/** What messages look like, whoever brings them. */
+const MESSAGE_FORMATS = ['identity/envelopes.ts']
+
+/** Comments may name a broker as an example. */
+const withoutComments = (text: string): string =>
+  text.replaceAll(/^\s*\/\*[\s\S]*?\*\//gm, '').replaceAll(/^\s*\/\/.*$/gm, '')
+
+test('core knows no broker: its code names none', () => {
+  const files = filesIn(source('core')).filter(
+    (file) => !/\.test(-d)?\.ts$|^fixtures/.test(file) && !MESSAGE_FORMATS.includes(file),
+  )
+  const lines = files.flatMap((file) =>
+    withoutComments(readFileSync(join(source('core'), file), 'utf8'))
+      .split('\n')
+      .filter((line) => BROKERS.test(line))
+      .map((line) => `${file}: ${line.trim()}`),
+  )
+  expect(lines).toEqual([])
 })
 
 describe('lease stores are siblings', () => {

@@ -28,9 +28,11 @@ export type {
   FenceState,
   OffsetRange,
   OffsetStore,
+  OtherPartition,
+  PartitionAnswer,
   PartitionClaim,
+  PartitionFacts,
   PartitionFence,
-  PartitionRefusal,
 } from './model/fence.ts'
 export type {
   Claim,

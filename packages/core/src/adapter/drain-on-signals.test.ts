@@ -109,8 +109,8 @@ test('the log of the guard says what a person can do meanwhile', async () => {
 })
 
 test.each([
-  ['a promise', Promise.resolve(), /`drainOnSignals\(await consumeSqs/],
-  ['nothing', undefined, /what `consumeSqs`/],
+  ['a promise', Promise.resolve(), /write `await` before the `consume…`/],
+  ['nothing', undefined, /what the `consume…` of your adapter/],
   ['an empty list', [], /an empty list/],
   ['a guard', [{ process: () => undefined }], /something else/],
 ])('%s in its place is refused', (_, given, text) => {

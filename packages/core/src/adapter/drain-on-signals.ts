@@ -30,7 +30,7 @@ interface Signalled {
  *
  * @returns A promise that resolves when all of them have stopped, however that came. Close guards, clients and pools
  *   after it. If one cannot continue, the others are drained and the promise rejects with its error.
- * @throws {@link ConfigurationError} if an argument is no consumption, as without the `await` before `consumeSqs`.
+ * @throws {@link ConfigurationError} if an argument is no consumption, as without the `await` before `consume…`.
  *
  * @example
  * ```ts
@@ -86,13 +86,13 @@ function demandDrainables(given: readonly Drainable[]): readonly Drainable[] {
   for (const each of given) {
     if (hasMethod(each, 'drain')) continue
     const advice = hasMethod(each, 'then')
-      ? 'a promise: write `drainOnSignals(await consumeSqs(…))`'
-      : 'something else: give it what `consumeSqs`, `consumeKafka` or `consumeAmqp` has returned'
+      ? 'a promise: write `await` before the `consume…` of your adapter'
+      : 'something else: give it what the `consume…` of your adapter has returned'
     throw new ConfigurationError(`drainOnSignals expected a consumption, got ${advice}.`)
   }
   if (given.length > 0) return given
   throw new ConfigurationError(
-    'drainOnSignals expected a consumption, got an empty list: give it what `consumeSqs`, `consumeKafka` or `consumeAmqp` has returned.',
+    'drainOnSignals expected a consumption, got an empty list: give it what the `consume…` of your adapter has returned.',
   )
 }
 

@@ -32,7 +32,7 @@ export interface Health {
   readonly state: 'running' | 'paused' | 'recovering' | 'draining' | 'stopped'
   /** Messages received and not settled yet. */
   readonly inFlight: number
-  /** When the broker last answered a receive (on Kafka also a heartbeat), or a message was last settled. */
+  /** When the broker last answered a receive (or a heartbeat), or a message was last settled. */
   readonly lastProgressAt?: Date | undefined
   readonly reason?: string | undefined
   /** What failed when it was last asked, also that without which the consumer is `running`. Left out if nothing did. */

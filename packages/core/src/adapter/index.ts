@@ -49,7 +49,6 @@ export {
 export { consoleLogger } from '../support/default-logger.ts'
 export { messageCountsBy } from '../support/message-counts.ts'
 export { outgoingHeaders } from '../support/outgoing-headers.ts'
-export { resetCommand } from '../support/reset-command.ts'
 export { isConnectionString, shown } from '../support/shown.ts'
 export {
   type ClientRule,

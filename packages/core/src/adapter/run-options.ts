@@ -16,7 +16,7 @@ export interface RunOptions {
         /**
          * Milliseconds to wait for a batch to fill, counted from its first message.
          *
-         * @defaultValue 0 with `transaction: 'each'`, 20 (RabbitMQ: 5) with `'batch'`
+         * @defaultValue 0 with `transaction: 'each'`, 20 (behind a prefetch 5) with `'batch'`
          */
         readonly lingerMs?: number | undefined
       }

@@ -160,7 +160,7 @@ function throwIfAsked(
 }
 
 const MADE_BY =
-  'Make it of the message of the client with `fromKafkaMessage`, `fromSqsMessage` or `fromAmqpMessage`, or write the fields of `Delivery`.'
+  'Make it of the message of the client with the `from…Message` of your adapter, or write the fields of `Delivery`.'
 
 /**
  * The error of a call whose argument is not a delivery; undefined if it is one. A message of a client in its place would

@@ -6,13 +6,8 @@ import { endsWithin, track } from '../concurrency/timeout.ts'
 import { eventIdOf } from '../identity/event-id.ts'
 import type { Publish } from '../model/dead-letter.ts'
 import type { Delivery } from '../model/delivery.ts'
-import { ConfigurationError, describeError } from '../model/errors.ts'
-import type {
-  FenceClaimAnswer,
-  PartitionClaim,
-  PartitionFence,
-  PartitionRefusal,
-} from '../model/fence.ts'
+import { describeError } from '../model/errors.ts'
+import type { PartitionAnswer, PartitionClaim } from '../model/fence.ts'
 import type {
   Availability,
   Backlog,
@@ -29,7 +24,6 @@ import {
   createDeadLetterPublisher,
   type DeadLetterPublisher,
 } from '../settlement/publish-dead-letter.ts'
-import { resetCommand } from '../support/reset-command.ts'
 import type { HandlerCall } from '../transaction/engine.ts'
 import { Fence } from '../transaction/partition-fence.ts'
 import { type BackgroundWork, backgroundOnDemand, startBackground } from './background.ts'
@@ -101,21 +95,15 @@ export class RunningGuard implements GuardPort {
     return this.#closing.signal
   }
 
-  async claimPartition(claim: PartitionClaim): Promise<PartitionFence | PartitionRefusal> {
+  async claimPartition(claim: PartitionClaim): Promise<PartitionAnswer> {
     const { engine } = await this.#openStores()
-    const offsets = engine?.session.offsets
-    if (offsets === undefined) throw new ConfigurationError(NO_OFFSETS)
-    const { consumer } = this.#options
-    const { topic, partition } = claim
-    const id = eventIdOf(consumer, undefined, `kafka/${topic}/${partition}`)
-    const answer = await offsets.claim(id, claim)
-    if (answer.kind === 'claimed') {
-      return new Fence(id, claim, { state: answer.state, store: offsets })
-    }
-    if (answer.stored.groupId !== claim.groupId) {
-      throw new ConfigurationError(otherGroup(consumer, claim, answer.stored))
-    }
-    return { refusal: otherPartition(consumer, claim, answer.stored) }
+    const store = engine?.session.offsets
+    if (store === undefined) return { kind: 'no-offsets' }
+    const id = eventIdOf(this.#options.consumer, undefined, claim.key)
+    const answer = await store.claim(id, claim)
+    if (answer.kind !== 'claimed') return answer
+    const fence = new Fence(id, claim, { state: answer.state, store })
+    return { kind: 'claimed', fence }
   }
 
   async open(): Promise<void> {
@@ -335,28 +323,4 @@ export class RunningGuard implements GuardPort {
 
 function closing(): Extract<Outcome, { kind: 'abandoned' }> {
   return { kind: 'abandoned', reason: 'closing' }
-}
-
-const NO_OFFSETS =
-  "`identity: 'offsets'` needs an inbox in Postgres, because no other keeps the offsets of partitions."
-
-type Stored = Extract<FenceClaimAnswer, { kind: 'other' }>['stored']
-
-const isAnother = (consumer: string, { partition, topic }: PartitionClaim): string =>
-  `Partition ${partition} of topic '${topic}' is not the one whose offsets consumer '${consumer}' has stored: `
-
-/** The records of another place have the offsets of those that are done. */
-function otherPartition(consumer: string, claim: PartitionClaim, stored: Stored): string {
-  const clusters = new Set([stored.clusterId, claim.clusterId])
-  const isCluster = clusters.size === 2 && !clusters.has('')
-  const why = isCluster
-    ? `those are of cluster ${stored.clusterId}, and this one is ${claim.clusterId}, where records have other offsets`
-    : 'the topic was deleted and created again, and its offsets have begun anew'
-  return `${isAnother(consumer, claim)}${why}. To run all records that it has now: \`${resetCommand({ consumer, ...claim }, 0)}\`. To begin behind some of them, give another offset.`
-}
-
-function otherGroup(consumer: string, claim: PartitionClaim, stored: Stored): string {
-  const groups = `those are of group '${stored.groupId}', and this consumer is in group '${claim.groupId}'. `
-  const command = resetCommand({ consumer, ...claim }, stored.next)
-  return `${isAnother(consumer, claim)}${groups}Two groups of one consumer would take each other's partitions: use one group, or another \`consumer\`. If the group has got another name, run \`${command}\`, and the same for each other partition with its own NEXT of \`npx onceward offsets show\`.`
 }

@@ -28,18 +28,18 @@ export function memoryOffsets(tables: MemoryTables, runtime: Runtime): OffsetSto
         const row = partitions.get(id)
         if (row === undefined) {
           const state = { epoch: 1, generation: 1, next: claim.startsAt, open: [] }
-          partitions.set(id, { of: claim, state })
+          partitions.set(id, { of: claim.of, state })
           return { kind: 'claimed', state }
         }
-        const { of: stored } = row
-        const isUnknown = stored.clusterId === '' || claim.clusterId === ''
-        const isSame = (['clusterId', 'topicId', 'groupId'] as const).every(
-          (name) => stored[name] === claim[name] || (name === 'clusterId' && isUnknown),
-        )
-        if (!isSame) return { kind: 'other', stored: { ...stored, ...row.state } }
+        const stored = Object.entries(row.of)
+        const isOther = stored.some(([name, text]) => {
+          const asked = claim.of[name]
+          return text !== '' && asked !== '' && text !== asked
+        })
+        if (isOther) return { kind: 'other', stored: { of: row.of, next: row.state.next } }
         const state = { ...row.state, epoch: row.state.epoch + 1 }
-        const clusterId = claim.clusterId || stored.clusterId
-        partitions.set(id, { of: { ...stored, clusterId }, state })
+        const of = stored.map(([name, text]) => [name, claim.of[name] || text])
+        partitions.set(id, { of: Object.fromEntries(of), state })
         return { kind: 'claimed', state }
       }),
     move: (move) =>

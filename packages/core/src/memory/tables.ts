@@ -1,6 +1,6 @@
 import { systemRuntime } from '../concurrency/system-runtime.ts'
 import type { EventId, Fingerprint, Json, OwnerToken } from '../model/brands.ts'
-import type { FenceMove, FenceState, PartitionClaim } from '../model/fence.ts'
+import type { FenceMove, FenceState, PartitionFacts } from '../model/fence.ts'
 import type { IdentifiedEvent, Known } from '../model/inbox.ts'
 import type { CollectedMessage } from '../model/outbox.ts'
 import type { Runtime } from '../model/runtime.ts'
@@ -113,9 +113,9 @@ export class RowLocks {
   }
 }
 
-/** A row of `kafka_offsets`. */
+/** What is kept of a partition whose offsets are the identity of its events. */
 export interface PartitionRow {
-  readonly of: PartitionClaim
+  readonly of: PartitionFacts
   readonly state: FenceState
 }
 

@@ -3,18 +3,24 @@ import type { EventId, EventKey } from './brands.ts'
 /** Offsets from the first one to the one before the second. */
 export type OffsetRange = readonly [from: number, end: number]
 
-/** A partition that a member of a group was given. */
+/** A partition that a consumer was given, in the words of its adapter. */
 export interface PartitionClaim {
-  /** Empty if the client does not tell it. */
-  readonly clusterId: string
-  /** Changes when a topic is created again. */
-  readonly topicId: string
-  readonly topic: string
-  readonly partition: number
-  readonly groupId: string
+  /** Unique among the partitions of the consumer, and the same for every owner. */
+  readonly key: string
+  /** What the keys of its events begin with. Changes when the partition is made anew and its offsets begin again. */
+  readonly place: string
+  /**
+   * What the adapter knows the partition by. A stored partition is another one if a field differs. A field that is empty
+   * on one side is unknown, and differs from nothing.
+   */
+  readonly of: PartitionFacts
+  /** The name of the partition, for operators. It is stored and not compared. */
+  readonly name: PartitionFacts
   /** The first offset, if the consumer has never had the partition. */
   readonly startsAt: number
 }
+
+export type PartitionFacts = Readonly<Record<string, string>>
 
 /** What a store keeps of a partition, for all its records together. */
 export interface FenceState {
@@ -38,14 +44,15 @@ export interface FenceMove {
   readonly open: readonly OffsetRange[]
 }
 
-/** `other`: the stored partition is of another cluster, topic or group. Nothing is claimed. */
+/** `other`: the stored partition is another one. Nothing is claimed. */
 export type FenceClaimAnswer =
   | { readonly kind: 'claimed'; readonly state: FenceState }
-  | {
-      readonly kind: 'other'
-      readonly stored: Pick<PartitionClaim, 'clusterId' | 'topicId' | 'groupId'> &
-        Pick<FenceState, 'next'>
-    }
+  | OtherPartition
+
+export interface OtherPartition {
+  readonly kind: 'other'
+  readonly stored: Pick<PartitionClaim, 'of'> & Pick<FenceState, 'next'>
+}
 
 /** Where an inbox keeps the offsets of partitions. */
 export interface OffsetStore {
@@ -80,11 +87,11 @@ export interface PartitionFence {
   storeIfQuiet(): Promise<void>
 }
 
-/** The partition is not the one whose offsets are stored. Nothing is claimed. */
-export interface PartitionRefusal {
-  /** Why, and what to run. */
-  readonly refusal: string
-}
+/** `no-offsets`: the inbox of the guard keeps none. */
+export type PartitionAnswer =
+  | { readonly kind: 'claimed'; readonly fence: PartitionFence }
+  | OtherPartition
+  | { readonly kind: 'no-offsets' }
 
 /** The place of a record in its partition, if the place is the identity of its event. */
 export interface DeliveryPlace {

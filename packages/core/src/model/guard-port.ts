@@ -2,7 +2,7 @@ import type { EpochMs } from './brands.ts'
 import type { Publish } from './dead-letter.ts'
 import type { Delivery, DeliverySource } from './delivery.ts'
 import { ConfigurationError } from './errors.ts'
-import type { PartitionClaim, PartitionFence, PartitionRefusal } from './fence.ts'
+import type { PartitionAnswer, PartitionClaim } from './fence.ts'
 import type { Logger } from './logger.ts'
 import type { Runtime } from './runtime.ts'
 import type { DeferCause, Settlement } from './settlement.ts'
@@ -115,13 +115,12 @@ export interface GuardPort {
   readonly runtime: Runtime
   readonly logger: Logger
   /**
-   * Claims a partition whose offsets are the identity of its events. It is refused if the inbox has offsets of another
-   * cluster or topic.
+   * Claims a partition whose offsets are the identity of its events. Nothing is claimed if the inbox has offsets of
+   * another one.
    *
-   * @throws {@link ConfigurationError} if the inbox keeps no offsets, or those of another group.
    * @throws {@link StoreUnavailableError}
    */
-  claimPartition(claim: PartitionClaim): Promise<PartitionFence | PartitionRefusal>
+  claimPartition(claim: PartitionClaim): Promise<PartitionAnswer>
   /** Aborted when the guard is closed: nothing runs any more. */
   readonly closing: AbortSignal
   /**

@@ -226,7 +226,7 @@ export const OPTIONS: OptionTable = {
     rule: milliseconds(1_000, 3_650 * DAY_MS),
     meaning: 'How long a done event is remembered.',
     reason:
-      'One day more than the longest retention of SQS (14 days). It must be longer than the broker can take to bring a message back; adapters check this at start.',
+      'One day more than 14 days, the longest for which a queue service keeps a message. It must be longer than the broker can take to bring a message back; adapters check this at start.',
   },
   leaseMs: {
     type: 'integer',

@@ -46,8 +46,7 @@ export class Fence implements PartitionFence {
     this.id = id
     this.#store = store
     this.isFirst = state.epoch === 1
-    // The id of a topic is random, so no other cluster has it, and not every client tells that of the cluster.
-    this.#place = `${claim.topicId}/${claim.partition}/${state.generation}`
+    this.#place = `${claim.place}/${state.generation}`
     this.#state = state
   }
 

@@ -34,9 +34,10 @@ afterAll(async () => {
 const ignore = (): void => undefined
 const logger = { debug: ignore, info: ignore, warn: ignore, error: ignore }
 const ID = eventIdOf('billing', undefined, 'kafka/orders/0')
+const OF = { clusterId: 'c', topicId: 't', groupId: 'my "grüppe"' }
 const CLAIM: PartitionClaim = {
-  ...{ clusterId: 'c', topicId: 't', topic: 'orders', partition: 0, groupId: 'grüppe' },
-  startsAt: 5,
+  ...{ key: 'kafka/orders/0', place: 't/0', of: OF, startsAt: 5 },
+  name: { topic: 'orders', partition: '0' },
 }
 
 const FORMS: readonly (readonly [string, () => Inbox<unknown>])[] = [
@@ -104,11 +105,11 @@ describe.each(FORMS)('offsets of partitions: %s', (_, make) => {
 
   test('a partition of another cluster, topic or group is not claimed', async () => {
     await claimed()
-    const claim = (other: Partial<PartitionClaim>) =>
-      session.offsets?.claim(ID, { ...CLAIM, ...other })
+    const claim = (other: Partial<typeof OF>) =>
+      session.offsets?.claim(ID, { ...CLAIM, of: { ...OF, ...other } })
     for (const name of ['clusterId', 'topicId', 'groupId']) {
       expect(await claim({ [name]: 'other' })).toMatchObject({
-        ...{ kind: 'other', stored: { clusterId: 'c', topicId: 't' } },
+        ...{ kind: 'other', stored: { of: OF, next: 5 } },
       })
     }
     // Not every client tells the id of the cluster.

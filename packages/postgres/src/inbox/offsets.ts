@@ -1,10 +1,16 @@
-import type { FenceState, OffsetRange, OffsetStore, PartitionClaim } from '@onceward/core/ports'
+import type {
+  FenceState,
+  OffsetRange,
+  OffsetStore,
+  PartitionClaim,
+  PartitionFacts,
+} from '@onceward/core/ports'
 import { type ConsumerContext, one } from '../driver/rows.ts'
 import { moveText } from '../statements/offsets.ts'
-import { escapeText } from '../statements/text-columns.ts'
+import { escapeText, unescapeText } from '../statements/text-columns.ts'
 
 type Row = Omit<FenceState, 'open'> &
-  Pick<PartitionClaim, 'clusterId' | 'topicId' | 'groupId'> & { readonly open: readonly number[] }
+  Pick<PartitionClaim, 'of'> & { readonly open: readonly number[] }
 
 /** The rows of `kafka_offsets`. */
 export function offsetStore({ consumerId, driver, statements }: ConsumerContext): OffsetStore {
@@ -12,11 +18,11 @@ export function offsetStore({ consumerId, driver, statements }: ConsumerContext)
   return {
     claim: (id, claim) =>
       driver.shortTransaction(async (connection) => {
-        const asked = { ...claim, groupId: escapeText(claim.groupId) }
-        const values = [id, String(consumerId), JSON.stringify(asked)]
+        const values = [id, String(consumerId), JSON.stringify(columnsOf(claim))]
         const { rows } = await connection.query(claimPartition, values)
         if (rows.length > 0) return { kind: 'claimed', state: toState(rowIn(rows[0])) }
-        return { kind: 'other', stored: await one<Row>(connection, readPartition, [id]) }
+        const { next, of } = await one<Row>(connection, readPartition, [id])
+        return { kind: 'other', stored: { next, of: eachText(of, unescapeText) } }
       }),
     move: (move) =>
       driver.shortTransaction(async (connection) => {
@@ -25,6 +31,15 @@ export function offsetStore({ consumerId, driver, statements }: ConsumerContext)
         return rows.length === 0 ? undefined : toState(rowIn(rows[0]))
       }),
   }
+}
+
+const columnsOf = ({ name, of, startsAt }: PartitionClaim): unknown => ({
+  ...{ ...name, startsAt },
+  ...eachText(of, escapeText),
+})
+
+function eachText(facts: PartitionFacts, change: (text: string) => string): PartitionFacts {
+  return Object.fromEntries(Object.entries(facts).map(([name, text]) => [name, change(text)]))
 }
 
 const rowIn = (row: Readonly<Record<string, unknown>> = {}): Row =>

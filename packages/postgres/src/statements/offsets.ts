@@ -12,7 +12,7 @@ export interface OffsetStatements {
 
 const STATE = `json_build_object(
   'epoch', epoch, 'generation', generation, 'next', next_offset, 'open', open_offsets,
-  'clusterId', cluster_id, 'topicId', topic_id, 'groupId', group_id)::text as answer`
+  'of', json_build_object('clusterId', cluster_id, 'topicId', topic_id, 'groupId', group_id))::text as answer`
 
 export function offsetStatements(schema: string): OffsetStatements {
   return {

@@ -11,9 +11,10 @@ import type { LeaseStore } from '../../model/lease-store.ts'
 import type { Settlement } from '../../model/settlement.ts'
 import { createGuard } from '../guard.ts'
 
+const OF = { home: 'h', log: 't', owner: 'billing' }
 const CLAIM: PartitionClaim = {
-  ...{ clusterId: 'c', topicId: 't', topic: 'orders', partition: 0, groupId: 'billing' },
-  startsAt: 0,
+  ...{ key: 'orders/0', place: 't/0', of: OF, startsAt: 0 },
+  name: { log: 'orders', partition: '0' },
 }
 
 /** Records of one partition. The effect of a run is its offset. */
@@ -62,8 +63,8 @@ function setUp(inbox: Inbox<undefined> = memoryInbox(), leases?: LeaseStore) {
     },
     claim: async (more: Partial<PartitionClaim> = {}): Promise<PartitionFence> => {
       const claimed = await portOf(guard).claimPartition({ ...CLAIM, ...more })
-      if ('refusal' in claimed) throw new Error(claimed.refusal)
-      return claimed
+      if (claimed.kind !== 'claimed') throw new Error(JSON.stringify(claimed))
+      return claimed.fence
     },
   }
 }
@@ -264,18 +265,25 @@ test('a suspect is counted before it runs, as any event', async () => {
   await guard.close()
 })
 
-test.each([
-  ['clusterId', 'other', 'those are of cluster c, and this one is other'],
-  ['topicId', 'other', 'the topic was deleted and created again'],
-  ['groupId', 'other', 'use one group, or another `consumer`'],
-])('a partition with another %s is refused', async (name, value, why) => {
+test('a partition that is another one is not claimed, and unknown facts differ from nothing', async () => {
   const { claim, guard } = setUp()
   await claim()
-  const claiming = claim({ [name]: value })
-  await expect(claiming).rejects.toThrow(why)
-  await expect(claiming).rejects.toThrow(
-    'npx onceward offsets reset --consumer billing --topic orders --partition 0 --to 0',
-  )
+  for (const name of Object.keys(OF)) {
+    const other = { ...CLAIM, of: { ...OF, [name]: 'other' } }
+    expect(await portOf(guard).claimPartition(other)).toEqual({
+      ...{ kind: 'other', stored: { of: OF, next: 0 } },
+    })
+  }
+  const { from, isFirst } = await claim({ of: { ...OF, home: '' } })
+  expect([from, isFirst]).toEqual([0, false])
+  const elsewhere = { ...CLAIM, of: { ...OF, home: 'other' } }
+  expect((await portOf(guard).claimPartition(elsewhere)).kind).toBe('other')
+  await guard.close()
+})
+
+test('an inbox without offsets claims no partition', async () => {
+  const { guard } = setUp(changedInbox(memoryInbox(), () => ({ offsets: undefined })))
+  expect(await portOf(guard).claimPartition(CLAIM)).toEqual({ kind: 'no-offsets' })
   await guard.close()
 })
 
