@@ -26,7 +26,7 @@ const EACH_CLIENT = { ONCEWARD_KAFKA_CLIENT: 'each' }
 
 /** The tests that `npm test` leaves out: files with `@module-tag nightly`, and single tests with that tag. */
 async function runTagged(filters) {
-  const pattern = "^// @module-tag nightly$|tags: 'nightly'|tags: \\['nightly'\\]"
+  const pattern = "^// @module-tag nightly$|tags: 'nightly'|tags: \\['nightly'\\]|turnOf\\("
   const files = await git('grep', '--untracked', '-lE', pattern, '--', '*.test.ts')
   const named = files
     .split('\n')

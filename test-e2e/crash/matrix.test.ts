@@ -8,9 +8,9 @@ import { ROWS } from './rows.ts'
 describe.each(BROKER_NAMES)('the scenarios of %s that npm test plays', (broker) => {
   const namesOf = (seed: number): readonly string[] => sampleOf(broker, diceOf(seed)).map(nameOf)
 
-  it('are five of different rows, whatever the seed', () => {
+  it('are three of different rows, whatever the seed', () => {
     for (let seed = 1; seed <= 50; seed += 1) {
-      expect(new Set(sampleOf(broker, diceOf(seed)).map(({ row }) => row)).size).toBe(5)
+      expect(new Set(sampleOf(broker, diceOf(seed)).map(({ row }) => row)).size).toBe(3)
     }
   })
 

@@ -50,7 +50,7 @@ export function withOrms(scenarios: readonly Scenario[], dice: Dice): readonly S
 }
 
 /** Scenarios of one commit and broker. `npm run nightly` plays all. */
-const SAMPLE = 5
+const SAMPLE = 3
 
 /** Of different rows, with the values of every column about equally often. */
 export function sampleOf(broker: BrokerName, dice: Dice): readonly Scenario[] {

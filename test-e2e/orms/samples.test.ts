@@ -2,10 +2,9 @@ import { randomUUID } from 'node:crypto'
 import type { Guard } from '@onceward/core'
 import { toDelivery } from '@onceward/core/memory'
 import { migrate } from '@onceward/postgres'
-import { database } from '@onceward/testing'
+import { database, turnOf } from '@onceward/testing'
 import pg from 'pg'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { drawn } from '../../packages/postgres/src/fixtures/orms/drawn.ts'
 
 let url: string
 let pool: pg.Pool
@@ -27,7 +26,7 @@ async function charges(key: string): Promise<number> {
 const SAMPLES = [...['knex', 'drizzle', 'postgres-js', 'prisma'], ...['typeorm', 'mikro-orm']]
 
 for (const [index, name] of SAMPLES.entries()) {
-  const turn = drawn(index, { of: SAMPLES.length, count: 2 })
+  const turn = turnOf(index, { of: SAMPLES.length, count: 2 })
   it(`the sample of docs/orms.md for ${name} charges an order once`, turn, async () => {
     const { billing } = (await import(`../../docs/samples/orm-${name}.ts`)) as { billing: Guard }
     const key = randomUUID()

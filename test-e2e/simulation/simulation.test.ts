@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
+import { turnOf } from '@onceward/testing'
 import { describe, expect, test } from 'vitest'
 import { createDice, seedOfCommit } from '../support/dice.ts'
 import { MUTANTS } from './faults/mutants.ts'
@@ -34,28 +35,36 @@ async function tallied(...args: readonly string[]): Promise<Result> {
   return JSON.parse(stdout)
 }
 
-test('a seed gives the same schedule to the last step, on any number of threads', async () => {
-  const once = await tallied('--schedules', '300', '--seed', '7', '--threads', '2')
-  const again = await tallied('--schedules', '300', '--seed', '7', '--threads', '1')
-  expect(again.traceHash).toBe(once.traceHash)
-  expect(again.steps).toBe(once.steps)
-  const other = await tallied('--schedules', '300', '--seed', '8', '--threads', '2')
-  expect(other.traceHash).not.toBe(once.traceHash)
-})
+for (const { count, tags } of [
+  { count: 30, tags: [] },
+  { count: 300, tags: ['nightly'] },
+]) {
+  describe(`${count} seeds`, { tags }, () => {
+    test('a seed gives the same schedule to the last step, on any number of threads', async () => {
+      const schedules = ['--schedules', String(count)]
+      const once = await tallied(...schedules, '--seed', '7', '--threads', '2')
+      const again = await tallied(...schedules, '--seed', '7', '--threads', '1')
+      expect(again.traceHash).toBe(once.traceHash)
+      expect(again.steps).toBe(once.steps)
+      const other = await tallied(...schedules, '--seed', '8', '--threads', '2')
+      expect(other.traceHash).not.toBe(once.traceHash)
+    })
 
-test('a schedule does not depend on what ran before it in the same process', async () => {
-  // The first seeds, and those that once depended on the machine's clock.
-  const seeds = [...Array.from({ length: 300 }, (_, index) => index), 6_614, 10_132, 10_769, 10_793]
-  const plans = seeds.map(drawPlan)
-  const hashesOf = async (some: readonly Plan[]): Promise<readonly number[]> => {
-    const hashes: number[] = []
-    for (const plan of some) hashes.push((await runPlan(plan)).traceHash)
-    return hashes
-  }
-  const forwards = await hashesOf(plans)
-  const backwards = await hashesOf(plans.toReversed())
-  expect(backwards.toReversed()).toEqual(forwards)
-})
+    test('a schedule does not depend on what ran before it in the same process', async () => {
+      // The first seeds, and those that once depended on the machine's clock.
+      const first = Array.from({ length: count }, (_, index) => index)
+      const plans = [...first, 6_614, 10_132, 10_769, 10_793].map(drawPlan)
+      const hashesOf = async (some: readonly Plan[]): Promise<readonly number[]> => {
+        const hashes: number[] = []
+        for (const plan of some) hashes.push((await runPlan(plan)).traceHash)
+        return hashes
+      }
+      const forwards = await hashesOf(plans)
+      const backwards = await hashesOf(plans.toReversed())
+      expect(backwards.toReversed()).toEqual(forwards)
+    })
+  })
+}
 
 test('a reply that its guard gave up may still be on its way when the guard has drained', async () => {
   // One process is frozen for 15 s inside `afterCommit`, while the other one drains.
@@ -150,16 +159,16 @@ const FAULTS_OF_CALLERS = [
 ]
 
 describe('historical bugs that are put back', () => {
-  test.each(MUTANTS.filter(({ isSlow }) => isSlow !== true))(
-    'trap $trap is found: $what',
-    async ({ isOfCallers, name }) => {
+  const soonFound = MUTANTS.filter(({ isSlow }) => isSlow !== true)
+  for (const [index, { isOfCallers, name, trap, what }] of soonFound.entries()) {
+    const turn = turnOf(index, { of: soonFound.length })
+    test(`trap ${trap} is found: ${what}`, { ...turn, timeout: PATIENCE_MS }, async () => {
       const world = isOfCallers === true ? ['--callers'] : []
       const tally = await tallied('--mutant', name, '--schedules', '20000', ...world)
       expect(tally.failures.length).toBeGreaterThan(0)
       console.log(`${name}: ${tally.failures[0]?.violation}, after ${tally.schedules} schedules`)
-    },
-    PATIENCE_MS,
-  )
+    })
+  }
 
   test('a failing seed is printed with the faults it needs and the command that replays it', async () => {
     const mutant = 'T8-in-flight-is-acked'

@@ -1,11 +1,10 @@
 import type { Inbox } from '@onceward/core'
 import { type InboxSession, systemRuntime } from '@onceward/core/ports'
-import { database } from '@onceward/testing'
+import { database, turnOf } from '@onceward/testing'
 import { inboxConformance } from '@onceward/testing/conformance'
 import pg from 'pg'
 import { afterAll, afterEach, beforeAll, describe } from 'vitest'
 import { passTime } from './fixtures/inbox.ts'
-import { drawn } from './fixtures/orms/drawn.ts'
 import { ORMS } from './fixtures/orms/index.ts'
 import type { ConnectedOrm } from './fixtures/orms/orm-under-test.ts'
 import { deadLetters } from './operators/dead-letters.ts'
@@ -39,7 +38,7 @@ function closing(inbox: Inbox<unknown>): Inbox<unknown> {
 }
 
 for (const [index, { name, connect }] of ORMS.entries()) {
-  describe(name, drawn(index, { of: ORMS.length, count: 1 }), () => {
+  describe(name, turnOf(index, { of: ORMS.length }), () => {
     let orm: ConnectedOrm
     beforeAll(async () => {
       orm = await connect(url, 10)

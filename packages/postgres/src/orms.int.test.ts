@@ -1,8 +1,7 @@
-import { database, proxy, type TcpProxy } from '@onceward/testing'
+import { database, proxy, type TcpProxy, turnOf } from '@onceward/testing'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { CASES } from './fixtures/orms/cases.ts'
-import { drawn } from './fixtures/orms/drawn.ts'
 import { ORMS } from './fixtures/orms/index.ts'
 import type { OrmTestbed } from './fixtures/orms/runs.ts'
 import { CASE_NAMES, ORM_TABLE } from './fixtures/orms/table.ts'
@@ -38,7 +37,7 @@ it('the table of the documents has the cases that are played, for the ORMs that 
 for (const [index, { connect, name }] of ORMS.entries()) {
   describe(
     `handlers in the transaction of ${name}`,
-    drawn(index, { of: ORMS.length, count: 2 }),
+    turnOf(index, { of: ORMS.length, count: 2 }),
     () => {
       let testbed: OrmTestbed
       beforeAll(async () => {

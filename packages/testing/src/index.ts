@@ -51,3 +51,4 @@ export {
 } from './servers/index.ts'
 export { DeadlineError, type UntilOptions, until } from './until.ts'
 export { database } from './vitest/database.ts'
+export { turnOf } from './vitest/turn.ts'

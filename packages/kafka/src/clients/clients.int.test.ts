@@ -1,10 +1,10 @@
 import { FatalError, header, idempotencyKeyHeader } from '@onceward/core'
 import { memoryInbox } from '@onceward/core/memory'
-import { until } from '@onceward/testing'
+import { turnOf, until } from '@onceward/testing'
 import { skipped } from '@onceward/testing/servers'
 import { Producer } from '@platformatic/kafka'
 import { describe, expect, test } from 'vitest'
-import { CLIENTS, DIFFERS, drawn, isMissing } from '../fixtures/clients.ts'
+import { CLIENTS, DIFFERS, isMissing } from '../fixtures/clients.ts'
 import { billing, range, useKafka } from '../fixtures/use-kafka.ts'
 import { consumeKafka } from '../index.ts'
 
@@ -12,7 +12,7 @@ const NAMES = Object.keys(CLIENTS)
 
 describe.skipIf(skipped('kafka'))('with each client', () => {
   for (const [index, name] of NAMES.entries()) {
-    describe.skipIf(isMissing(name))(name, drawn(index), () => suite(name))
+    describe.skipIf(isMissing(name))(name, turnOf(index, { of: NAMES.length }), () => suite(name))
   }
 })
 
