@@ -13,16 +13,31 @@ const CHECKS = [
   { title: 'no promise is forgotten', task: 'check:promises' },
   { title: 'the public surface is as its report says', task: 'check:surface' },
   { title: 'no file, export or dependency is unused', task: 'check:unused', isForLanding: true },
-  { title: 'the packages can be published', task: 'check', isForLanding: true },
 ].map((check) => ({ ...check, check: () => turbo(check.task, ['--only']) }))
 
+/** Packs each package for two linters, which is dear: `npm run check`, the night and the release do it. */
+const PUBLISHING = {
+  title: 'the packages can be published',
+  check: () => turbo('check', ['--only']),
+}
+
 /**
- * Runs all checks, also after one failed, and prints the output of those that failed. After the build they run side by
+ * Runs checks, also after one failed, and prints the output of those that failed. After the build they run side by
  * side, because some use one processor only.
  *
  * @param options.isQuick - Leaves out what only matters before a change lands.
  */
 export async function runChecks({ isQuick = false } = {}) {
+  return run(CHECKS.filter(({ isForLanding }) => !(isQuick && isForLanding)))
+}
+
+/** Also lints the packages as npm would publish them. */
+export const runAllChecks = () => run([...CHECKS, PUBLISHING])
+
+/** Lints the packages alone. */
+export const checkPublishing = () => run([PUBLISHING])
+
+async function run(checks) {
   const counts = { passed: 0, failed: 0 }
   const report = async ({ title, check }) => {
     const { code, output } = await check()
@@ -31,6 +46,6 @@ export async function runChecks({ isQuick = false } = {}) {
     counts[code === 0 ? 'passed' : 'failed'] += 1
   }
   await report(BUILD)
-  await Promise.all(CHECKS.filter(({ isForLanding }) => !(isQuick && isForLanding)).map(report))
+  await Promise.all(checks.map(report))
   return counts
 }

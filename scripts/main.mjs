@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import { turbo } from './build.mjs'
-import { runChecks } from './checks.mjs'
+import { runAllChecks } from './checks.mjs'
 import { crashTestOf, crashTests, HTTP_CRASH_TEST } from './crash-tests.mjs'
 import { mutate } from './mutate.mjs'
 import { nightly } from './nightly.mjs'
@@ -49,7 +49,7 @@ function report({ code, output }) {
 
 const COMMANDS = {
   build: async () => report(await turbo('build')),
-  check: async () => ((await runChecks()).failed === 0 ? 0 : 1),
+  check: async () => ((await runAllChecks()).failed === 0 ? 0 : 1),
   docs: (args) => runFromSource('scripts/docs.ts', args),
   api,
   'build:confluent': (args) => runFromSource('scripts/confluent.ts', args),

@@ -1,4 +1,5 @@
 import { turbo } from './build.mjs'
+import { checkPublishing } from './checks.mjs'
 import { crashTests, HTTP_CRASH_TEST } from './crash-tests.mjs'
 import { mutate } from './mutate.mjs'
 import { fromSource, pinnedNode, run } from './process.mjs'
@@ -67,13 +68,13 @@ async function runCampaigns() {
  * @returns The exit code; the last line printed is `N passed, N failed`.
  */
 export async function nightly(filters) {
-  await prepareServers({ builds: true })
+  await prepareServers({ isNight: true })
   await turbo('build')
   const tests = [await runTagged(filters)]
   const counts = [...tests]
   if (filters.length === 0) {
     tests.push(await runCrashMatrix())
-    counts.push(tests[1], await runCampaigns())
+    counts.push(tests[1], await checkPublishing(), await runCampaigns())
   }
   const sum = (name) => counts.reduce((total, each) => total + each[name], 0)
   const joined = (name) => tests.flatMap((each) => each[name])

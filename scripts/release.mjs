@@ -10,6 +10,7 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { turbo } from './build.mjs'
+import { checkPublishing } from './checks.mjs'
 import { pinnedNode, root, run, tool } from './process.mjs'
 
 const readJson = (file) => JSON.parse(readFileSync(join(root, file), 'utf8'))
@@ -70,6 +71,7 @@ const TSCONFIG = {
 
 /** Packs, installs and runs what would be published. */
 async function rehearse() {
+  if ((await checkPublishing()).failed > 0) throw new Error('The packages cannot be published.')
   const folder = mkdtempSync(join(tmpdir(), 'onceward-release-'))
   try {
     console.log('packing, and installing the packages in an empty folder …')
@@ -81,7 +83,11 @@ async function rehearse() {
     await must(tool('tsc'), ['-p', folder], inFolder)
     await must(pinnedNode, ['node_modules/onceward/bin/onceward.js', '--version'], inFolder)
     console.log('running the samples of the documents from the packages …')
-    const tests = ['test-e2e/repository/packed', 'test-e2e/repository/samples']
+    const tests = [
+      'test-e2e/repository/built',
+      'test-e2e/examples/packed',
+      'test-e2e/repository/samples',
+    ]
     await must(tool('vitest'), ['run', '--project=e2e', ...tests], {
       env: { ONCEWARD_SAMPLES: samples },
     })

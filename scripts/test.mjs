@@ -31,11 +31,13 @@ export function report({ failed, flaky, passed, skipped }) {
 /**
  * What is missing is installed.
  *
- * @param options.builds - Whether the native module of Confluent's client is built too, which takes a minute or two.
+ * @param options.isNight - Whether what only nightly tests need is installed too, and the native module of Confluent's
+ *   client is built, which takes a minute or two.
  */
-export async function prepareServers({ builds = false } = {}) {
-  if (existsSync(join(root, installer))) await run(pinnedNode, [fromSource, installer])
-  await run(pinnedNode, [fromSource, confluent, ...(builds ? [] : ['--cached'])])
+export async function prepareServers({ isNight = false } = {}) {
+  const installing = [fromSource, installer, ...(isNight ? ['--night'] : [])]
+  if (existsSync(join(root, installer))) await run(pinnedNode, installing)
+  await run(pinnedNode, [fromSource, confluent, ...(isNight ? [] : ['--cached'])])
 }
 
 export async function git(...args) {

@@ -27,9 +27,16 @@ export async function run(
   }
 }
 
+/** A package as `npm pack` describes it. */
+export interface Packed {
+  readonly name: string
+  readonly files: readonly { readonly path: string }[]
+}
+
 /** The packages as they would be published, in a folder of their own. */
 export interface Tarballs extends AsyncDisposable {
   readonly directory: string
+  readonly packed: readonly Packed[]
   /** A folder beside the tarballs, which is removed with them. */
   folder(name: string): string
   /** The program of the packed `create-onceward`. */
@@ -40,12 +47,15 @@ export async function packAll(): Promise<Tarballs> {
   const base = await mkdtemp(join(tmpdir(), 'onceward-examples-'))
   const directory = join(base, 'tarballs')
   await mkdir(directory)
-  const args = ['pack', '--silent', '--ignore-scripts', '--workspace=packages']
-  await run('npm', [...args, `--pack-destination=${directory}`])
+  const args = ['pack', '--json', '--ignore-scripts', '--workspace=packages']
+  const answer: unknown = JSON.parse(
+    await run('npm', [...args, '--loglevel=silent', `--pack-destination=${directory}`]),
+  )
   const unpacked = join(base, 'create')
   await unpack(join(directory, await packedFile(directory, 'create-onceward')), unpacked)
   return {
     directory,
+    packed: (Array.isArray(answer) ? answer : Object.values(answer as object)) as Packed[],
     folder: (name) => join(base, name),
     create: join(unpacked, 'bin/create-onceward.js'),
     [Symbol.asyncDispose]: () => rm(base, { recursive: true, force: true }),

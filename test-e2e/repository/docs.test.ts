@@ -1,7 +1,10 @@
+import '../../docs/samples/unit-test.ts'
 import { existsSync, readdirSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
+import { RUN_DEFAULTS } from '@onceward/core/adapter'
 import { transformSync } from 'esbuild'
 import { describe, expect, it } from 'vitest'
+import { parse } from 'yaml'
 import { documents, FILES, read, render, root } from '../../scripts/docs.ts'
 import {
   hasTest,
@@ -297,4 +300,10 @@ it('docs/operations.md explains every cause of a deferral, and no other', () => 
   })
   expect(causes.length).toBeGreaterThan(10)
   expect(explained.toSorted()).toEqual(causes.toSorted())
+})
+
+it('the grace period of ops/kubernetes.yaml is longer than a drain', () => {
+  const { spec } = parse(read('ops/kubernetes.yaml')).spec.template
+  const longestMs = RUN_DEFAULTS.drainMs + 12_000
+  expect(spec.terminationGracePeriodSeconds).toBeGreaterThanOrEqual(longestMs / 1_000)
 })

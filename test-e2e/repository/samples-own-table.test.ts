@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import { toDelivery } from '@onceward/core/memory'
 import { migrate } from '@onceward/postgres'
 import { pgInbox } from '@onceward/postgres/pg'

@@ -1,10 +1,8 @@
-import { readFile } from 'node:fs/promises'
-import { join } from 'node:path'
-import { RUN_DEFAULTS } from '@onceward/core/adapter'
+// @module-tag nightly
+
 import { migrate } from '@onceward/postgres'
 import { freePort, until } from '@onceward/testing'
 import { expect, test } from 'vitest'
-import { parse } from 'yaml'
 import { BROKERS } from '../brokers/index.ts'
 import { run } from '../support/samples.ts'
 
@@ -40,12 +38,4 @@ test('the worker of docs/telemetry.md answers probes, exports what it did, and p
   expect(metrics).toMatch(/onceward_pool_max\{[^}]*\} 10/)
   // Killed, not terminated: a drain waits for the end of a receive of 20 seconds.
   expect(worker.output()).toMatch(/process [\w-]+/)
-})
-
-test('the grace period of ops/kubernetes.yaml is longer than a drain', async () => {
-  const file = join(import.meta.dirname, '../../ops/kubernetes.yaml')
-  const { spec } = parse(await readFile(file, 'utf8')).spec.template
-  expect(spec.terminationGracePeriodSeconds).toBeGreaterThanOrEqual(
-    RUN_DEFAULTS.drainMs / 1_000 + 2 + 10,
-  )
 })

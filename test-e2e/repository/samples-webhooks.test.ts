@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import { createHmac } from 'node:crypto'
 import { migrate } from '@onceward/postgres'
 import { freePort, until } from '@onceward/testing'

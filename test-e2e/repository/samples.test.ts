@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
@@ -11,7 +13,6 @@ import { describe, expect, test } from 'vitest'
 import { createBilling } from '../../docs/samples/batch.ts'
 import { createPayments } from '../../docs/samples/http-effect.ts'
 import { createBilling as createKyselyBilling } from '../../docs/samples/kysely-own-pool.ts'
-import '../../docs/samples/unit-test.ts'
 import { BROKERS, DEFAULT_BROKER } from '../brokers/index.ts'
 import { openScenario, run, runToEnd } from '../support/samples.ts'
 

@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { toDelivery } from '@onceward/core/memory'

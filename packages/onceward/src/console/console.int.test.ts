@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { eventIdOf } from '@onceward/core/ports'

@@ -1,3 +1,5 @@
+// @module-tag nightly
+
 import { CreateQueueCommand, ReceiveMessageCommand, SQSClient } from '@aws-sdk/client-sqs'
 import { createGuard, FatalError } from '@onceward/core'
 import { pgInbox } from '@onceward/postgres/pg'

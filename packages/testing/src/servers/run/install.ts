@@ -15,6 +15,8 @@ import { toolPaths } from './tools.ts'
 interface Step {
   readonly service: ServiceName
   readonly variable?: string | undefined
+  /** Only nightly tests need it. */
+  readonly isNightly?: true
   prepare(): Promise<unknown>
 }
 
@@ -29,17 +31,20 @@ const STEPS: readonly Step[] = [
     prepare: () => toolPaths(RABBITMQ_TOOLS),
   },
   { service: 'pgbouncer', prepare: () => toolPaths(PGBOUNCER_TOOLS) },
-  { service: 'prometheus', prepare: prometheusBinaries },
-  { service: 'chromium', prepare: chromium },
+  { service: 'prometheus', prepare: prometheusBinaries, isNightly: true },
+  { service: 'chromium', prepare: chromium, isNightly: true },
 ]
 
 /**
  * Installs what the native servers lack and returns one message per service that cannot be had.
  * Silent when nothing is to do.
+ *
+ * @param options.isNight - Whether what only nightly tests need is installed too.
  */
-export async function install(): Promise<string[]> {
+export async function install({ isNight }: { readonly isNight: boolean }): Promise<string[]> {
   const messages: string[] = []
   for (const step of STEPS) {
+    if (step.isNightly === true && !isNight) continue
     if (skipped(step.service) || (await isElsewhere(step))) continue
     try {
       await step.prepare()
@@ -58,5 +63,6 @@ async function isElsewhere(step: Step): Promise<boolean> {
 
 if (import.meta.main) {
   // Not a failure of this command: the tests that need the service fail and say the same.
-  for (const message of await install()) process.stderr.write(`onceward: ${message}\n`)
+  const isNight = process.argv.includes('--night')
+  for (const message of await install({ isNight })) process.stderr.write(`onceward: ${message}\n`)
 }

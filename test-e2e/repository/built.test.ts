@@ -1,37 +1,9 @@
-import { execFileSync } from 'node:child_process'
 import { readdirSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { expect, test } from 'vitest'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
-
-interface Packed {
-  readonly name: string
-  readonly files: readonly { readonly path: string }[]
-}
-
-/** What `npm publish` would put into each package. */
-function pack(): readonly Packed[] {
-  const args = ['pack', '--dry-run', '--json', '--ignore-scripts', '--workspace=packages']
-  const answer: unknown = JSON.parse(execFileSync('npm', args, { cwd: root, encoding: 'utf8' }))
-  return (Array.isArray(answer) ? answer : Object.values(answer as object)) as Packed[]
-}
-
-test('each package is published with its license, its sources and nothing of the build or the tests', () => {
-  const packed = pack()
-  expect(packed).toHaveLength(readdirSync(join(root, 'packages')).length)
-  const license = readFileSync(join(root, 'LICENSE'), 'utf8')
-  for (const { files, name } of packed) {
-    // An example is copied with its test.
-    const paths = files.map(({ path }) => path).filter((path) => !path.startsWith('dist/examples/'))
-    expect(paths, name).toEqual(expect.arrayContaining(['LICENSE', 'README.md', 'package.json']))
-    const unwanted = /tsbuildinfo|\.test(-d)?\.ts$|^tsconfig|^\.turbo/
-    expect(paths.filter((path) => unwanted.test(path), name)).toEqual([])
-    const directory = name.replace('@onceward/', '')
-    expect(readFileSync(join(root, 'packages', directory, 'LICENSE'), 'utf8'), name).toBe(license)
-  }
-})
 
 // Red before: types of http did, so `skipLibCheck: false` failed with TypeScript 5.4 to 5.6.
 test('no published type needs a compiler that knows generic typed arrays', () => {
