@@ -168,6 +168,13 @@ describe('the rooms of core', () => {
     expect(answer).toContain(`${room}/ may import`)
   })
 
+  it('the strategies of the guard import what the guard may import', () => {
+    const textOf = (to: string): string => `export { a } from '${to}'\n`
+    const file = 'packages/core/src/guard/run/a.ts'
+    expect(lint('biome', { [file]: textOf('../../lease/a.ts') })).toBe('')
+    expect(lint('biome', { [file]: textOf('../../adapter/a.ts') })).toContain('guard/ may import')
+  })
+
   it.each(Object.keys(ROOMS))('%s imports no client library', (room) => {
     const answer = lint('biome', {
       [`packages/core/src/${room}/a.ts`]: `export { Pool } from 'pg'\n`,

@@ -196,7 +196,7 @@ export const MUTANTS: readonly Mutant[] = [
     what: 'messages without a key and lease-only events run beside an event that must run alone',
     edits: [
       {
-        file: 'guard/run-unclaimed.ts',
+        file: 'guard/run/permit.ts',
         find: 'const hold = alone.tryShared() ?? (await alone.shared({ stop: signals.whenStopping }))',
         replace: 'const hold = (): void => undefined',
       },

@@ -37,12 +37,8 @@ export function end(
   const { id } = event.member.event
   lanes.note(event.member, outcome)
   // 4. Complete: tell the lease store the outcome, always after the commit.
-  const { leases } = processing.stores
-  if (event.isRecalled !== true) {
-    leases?.byNeed?.ended(outcome)
-    remember(processing, event, outcome)
-  }
-  if (event.remember !== undefined) leases?.byNeed?.remember(event.member, outcome, event.remember)
+  const { known, leases } = processing.stores
+  known?.after(event, outcome)
   const completing =
     leases === undefined || event.member.lease === undefined
       ? undefined
@@ -65,22 +61,6 @@ export function end(
     if (lane !== undefined && isNext) stopping.set(lane, settled)
   }
   return completing
-}
-
-/** What the inbox has confirmed. What only the lease store knows is not. */
-function remember(
-  { stores: { engine } }: Processing,
-  { endFlight, history, member: { event } }: Received,
-  outcome: Outcome,
-): void {
-  // Without a flight it is known by its place.
-  if (engine === undefined || endFlight === undefined) return
-  const { kind } = outcome
-  if (kind === 'processed') {
-    engine.seenDone.add(event, { history, result: outcome.result, ageMs: 0 })
-  } else if (kind === 'duplicate' && outcome.ageMs !== undefined) {
-    engine.seenDone.add(event, { history, result: outcome.result, ageMs: outcome.ageMs })
-  }
 }
 
 interface Ending {

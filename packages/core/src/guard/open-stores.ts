@@ -17,6 +17,7 @@ import type { Engine, HandlerCall, Passenger } from '../transaction/engine.ts'
 import { watchTx } from '../transaction/handler-context.ts'
 import { createLateReleases } from '../transaction/release-later.ts'
 import { decodeAgain } from './decode-again.ts'
+import { Known } from './known.ts'
 
 /** The open stores of a guard. */
 export type OpenStores = OpenInbox | OpenLeases
@@ -24,12 +25,14 @@ export type OpenStores = OpenInbox | OpenLeases
 export interface OpenInbox extends OpenedStores {
   readonly engine: Engine
   readonly leases: OpenedLeases | undefined
+  readonly known: Known
 }
 
 /** Without an inbox the lease store is the only one. */
 export interface OpenLeases extends OpenedStores {
   readonly engine: undefined
   readonly leases: OpenedLeases
+  readonly known: undefined
 }
 
 /** With the error of the store's last call, if it failed. */
@@ -84,7 +87,8 @@ async function open(
     const secret = new TextEncoder().encode(options.runtime.uuid())
     const slots = createSemaphore(options.concurrency)
     const pausing = options.onStoreDown === 'unguarded' ? leases : withBreaker(leases, breaker)
-    return { engine: undefined, leases: pausing, secret, slots, reads: new Set(), localCounts }
+    const others = { secret, slots, reads: new Set<never>(), localCounts }
+    return { engine: undefined, known: undefined, leases: pausing, ...others }
   }
   const session = await openInbox(options.inbox, options)
   const reads = new Set<Promise<unknown>>()
@@ -127,7 +131,8 @@ async function open(
       dedupWindowMs: options.dedupWindowMs,
     }),
   }
-  return { engine, leases, secret: session.secret, slots, reads, localCounts }
+  const known = new Known(engine.seenDone, leases?.byNeed)
+  return { engine, known, leases, secret: session.secret, slots, reads, localCounts }
 }
 
 /** Without an inbox no event runs while claims get no answer, so consumers pause (design.md §5). */

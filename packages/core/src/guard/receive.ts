@@ -7,11 +7,11 @@ import type { DeadLetterRef } from '../model/dead-letter.ts'
 import type { Delivery } from '../model/delivery.ts'
 import { describeError } from '../model/errors.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
-import type { WriteMarks } from '../model/lease-store.ts'
 import type { Runtime } from '../model/runtime.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { WrongAnswerError } from '../options/wrong-answer.ts'
 import type { Outcome } from '../settlement/outcome.ts'
+import type { Before } from './known.ts'
 import { identifyItems, type Parts } from './parts.ts'
 import { type Processing, storeFailure } from './processing.ts'
 import {
@@ -37,12 +37,8 @@ export interface Received {
   readonly isOtherPayload?: boolean | undefined
   /** The lease store's answer, once it was asked. */
   claimed?: Claimed
-  /** Remembers the event when it is done. Given if it was not claimed, because it is probably new. */
-  remember?: WriteMarks
-  /** The name of the inbox's history that was known before the event was claimed or read. */
-  history?: string | undefined
-  /** This process answered it from memory, and asked no store. */
-  isRecalled?: true
+  /** What was known of it before its claim, if there is an inbox. */
+  known?: Before | undefined
   /** Ends the flight of the event in this process. Undefined before it began. */
   endFlight?: () => void
   /** It has its outcome. */

@@ -48,11 +48,20 @@ export async function runBatch(
         endAll(batch, [...batch.pending], { kind: 'abandoned', reason: 'closing' })
         return
       }
-      const part = nextStep(batch)
+      const { members, phase } = nextStep(batch)
+      let hold: Release | undefined
       try {
-        await takeStep(batch, part)
+        if (phase === 'read') await read(batch, members)
+        else {
+          hold = holdNow(batch, phase) ?? (await waitForTurn(batch, phase, members))
+          if (hold === undefined) continue
+          const ready = phase === 'fresh' ? members : await prepare(batch, phase, members)
+          await runBisecting(batch, ready, hold)
+        }
       } catch (error) {
-        failBatch(batch, part.members, error)
+        failBatch(batch, members, error)
+      } finally {
+        hold?.()
       }
     }
   } finally {
@@ -69,14 +78,10 @@ export interface Place {
   readonly aboard?: Aboard | undefined
 }
 
-interface Step<Now extends Phase> {
-  readonly phase: Now
+interface Step {
+  readonly phase: Phase
   readonly members: readonly PendingEvent[]
 }
-
-/** A step that runs handlers. */
-type RunStep = Step<Exclude<Phase, 'read'>>
-type NextStep = RunStep | Step<'read'>
 
 /** What runs first. */
 const RANK = {
@@ -91,7 +96,7 @@ const RANK = {
  * Takes the first members of each lane that have the same phase. Of these, the phase with the highest priority
  * runs next.
  */
-function nextStep(batch: Batch): NextStep {
+function nextStep(batch: Batch): Step {
   let phase: Phase = 'alone'
   let members: PendingEvent[] = []
   /** The phase of the first members of each lane. */
@@ -113,52 +118,37 @@ function nextStep(batch: Batch): NextStep {
   return { phase, members: phase === 'alone' ? members.slice(0, 1) : members }
 }
 
-function takeStep(batch: Batch, step: NextStep): Promise<void> {
-  if (step.phase === 'read') return read(batch, step.members)
-  const { alone } = batch.engine.options.runtime
-  const isAboard = step.phase === 'fresh' && batch.aboard?.isOpen === true
-  if (isAboard) return runBisecting(batch, step.members, batch.aboard.hold)
-  const hold = step.phase === 'alone' ? undefined : alone.tryShared()
-  return hold === undefined ? waitForTurn(batch, step) : runHeld(batch, step, hold)
+/** The lock that runs share with events that must run alone, if it is free. */
+function holdNow({ aboard, engine }: Batch, phase: Phase): Release | undefined {
+  if (phase === 'fresh' && aboard?.isOpen === true) return aboard.hold
+  return phase === 'alone' ? undefined : engine.options.runtime.alone.tryShared()
 }
 
-async function waitForTurn(batch: Batch, step: RunStep): Promise<void> {
+/** Undefined: the events did not get the lock. They have outcomes then, or the run is being stopped. */
+async function waitForTurn(
+  batch: Batch,
+  phase: Phase,
+  members: readonly PendingEvent[],
+): Promise<Release | undefined> {
   const { options } = batch.engine
   const { alone } = options.runtime
   const { isStopping, whenStopping: stop } = batch.signals
   const hold =
-    step.phase === 'alone'
+    phase === 'alone'
       ? await alone.exclusive({ stop, limit: { runtime: options.runtime, ms: ALONE_WAIT_MS } })
       : await alone.shared({ stop })
-  if (isStopping()) hold?.()
-  else if (hold === undefined) deferHeld(batch, step.members, 'waiting-alone')
-  else await runHeld(batch, step, hold)
-}
-
-function runHeld(batch: Batch, { phase, members }: RunStep, hold: Release): Promise<void> {
-  return phase === 'fresh'
-    ? runBisecting(batch, members, hold)
-    : prepareAndRun(batch, { phase, members }, hold)
-}
-
-type CountedStep = Step<Exclude<Phase, 'fresh' | 'read'>>
-
-async function prepareAndRun(
-  batch: Batch,
-  { phase, members }: CountedStep,
-  hold: Release,
-): Promise<void> {
-  try {
-    await runBisecting(batch, await prepare(batch, phase, members), hold)
-  } finally {
-    hold()
+  if (isStopping()) {
+    hold?.()
+    return undefined
   }
+  if (hold === undefined) deferHeld(batch, members, 'waiting-alone')
+  return hold
 }
 
 /** Counts the attempts that must be counted before the run. The count comes directly before the run. */
 function prepare(
   batch: Batch,
-  phase: CountedStep['phase'],
+  phase: Exclude<Phase, 'fresh' | 'read'>,
   members: readonly PendingEvent[],
 ): Promise<readonly PendingEvent[]> {
   switch (phase) {
@@ -256,7 +246,7 @@ async function count(
  * rolled back and its parts run again in order. A verdict counts only for an event that was alone in its transaction,
  * because another member may have swallowed a failed statement (design.md §6, *One transaction for many*).
  *
- * @param hold - Of the lock that the runs share with events that must run alone. Released at the end.
+ * @param hold - Of the lock that the runs share with events that must run alone.
  */
 async function runBisecting(
   batch: Batch,
@@ -274,27 +264,23 @@ async function runBisecting(
     serializations: 0,
     singleWaitMs: undefined,
   }
-  try {
-    for (let part = queue.parts.shift(); part !== undefined; part = queue.parts.shift()) {
-      const next = mayStart(batch, part) ? part : await startable(batch, part)
-      if (next.length === 0) continue
-      if (batch.signals.isStopping()) {
-        await abandon(batch, next)
-        continue
-      }
-      let end: TransactionEnd | undefined
-      try {
-        end = await runTransaction(batch.engine, requestOf(queue, next))
-      } catch (error) {
-        // Errors before the handler started count no attempt.
-        await releaseRuns(batch.engine, next, 'given-back')
-        failBatch(batch, next, error)
-      }
-      const following = end && afterRun(queue, next, end)
-      if (following !== undefined) await following
+  for (let part = queue.parts.shift(); part !== undefined; part = queue.parts.shift()) {
+    const next = mayStart(batch, part) ? part : await startable(batch, part)
+    if (next.length === 0) continue
+    if (batch.signals.isStopping()) {
+      await abandon(batch, next)
+      continue
     }
-  } finally {
-    hold()
+    let end: TransactionEnd | undefined
+    try {
+      end = await runTransaction(batch.engine, requestOf(queue, next))
+    } catch (error) {
+      // Errors before the handler started count no attempt.
+      await releaseRuns(batch.engine, next, 'given-back')
+      failBatch(batch, next, error)
+    }
+    const following = end && afterRun(queue, next, end)
+    if (following !== undefined) await following
   }
 }
 

@@ -6,8 +6,7 @@ import { stopSignals } from '../../concurrency/stop-signals.ts'
 import { Clock } from '../../fixtures/clock.ts'
 import type { Release } from '../../model/runtime.ts'
 import type { Processing } from '../processing.ts'
-import { type RunPermit, takePermit } from '../run-unclaimed.ts'
-import { takeSlot } from '../take-slot.ts'
+import { type RunPermit, takePermit, takeSlot } from '../run/permit.ts'
 
 const closing = { kind: 'abandoned', reason: 'closing' }
 const noSlot = { kind: 'in-progress', delayMs: 1_000, cause: 'no-free-slot' }

@@ -1,20 +1,20 @@
-import { type Claimed, type Leases, unrecordedConflict } from '../lease/claim.ts'
-import { isHeldElsewhere, waitForHolder } from '../lease/wait-for-holder.ts'
-import type { Json } from '../model/brands.ts'
-import { LeaseLostError, StoreUnavailableError } from '../model/errors.ts'
-import { type InFlightEvent, toGuardEvent } from '../model/in-flight-event.ts'
-import type { Release } from '../model/runtime.ts'
-import type { Handler, HandlerContext, Takeover } from '../options/options.ts'
-import type { ResolvedOptions } from '../options/resolved-options.ts'
-import { WrongAnswerError } from '../options/wrong-answer.ts'
-import type { Outcome } from '../settlement/outcome.ts'
-import { assertStorable, storableAfterEffect } from '../transaction/handler-result.ts'
-import { runHandler } from '../transaction/run-handler.ts'
-import { outcomeOfHandler } from '../transaction/run-outcome.ts'
-import { end } from './end-event.ts'
-import { type Processing, storeDown } from './processing.ts'
-import type { Received } from './receive.ts'
-import { attemptWithoutRecord, type RunEnd, runUnclaimed, takePermit } from './run-unclaimed.ts'
+import { type Claimed, type Leases, unrecordedConflict } from '../../lease/claim.ts'
+import type { Json } from '../../model/brands.ts'
+import { LeaseLostError, StoreUnavailableError } from '../../model/errors.ts'
+import { type InFlightEvent, toGuardEvent } from '../../model/in-flight-event.ts'
+import type { Release } from '../../model/runtime.ts'
+import type { Handler, HandlerContext, Takeover } from '../../options/options.ts'
+import type { ResolvedOptions } from '../../options/resolved-options.ts'
+import { WrongAnswerError } from '../../options/wrong-answer.ts'
+import type { Outcome } from '../../settlement/outcome.ts'
+import { assertStorable, storableAfterEffect } from '../../transaction/handler-result.ts'
+import { runHandler } from '../../transaction/run-handler.ts'
+import { outcomeOfHandler } from '../../transaction/run-outcome.ts'
+import { end } from '../end-event.ts'
+import { type Processing, storeDown } from '../processing.ts'
+import type { Received } from '../receive.ts'
+import { attemptWithoutRecord, type RunEnd, runUnclaimed } from './none.ts'
+import { takePermit } from './permit.ts'
 
 /** Maximum number of tries to store a result. The next try starts when the store did not answer the previous one. */
 const COMPLETE_TRIES = 3
@@ -30,38 +30,39 @@ type ClaimedRun = Extract<Claimed, { kind: 'run' }>
 /**
  * The strategy `lease`, for a guard without an inbox: one owner at a time, replayed results, and a policy for takeovers.
  */
-export async function runLeased(processing: Processing, event: Received): Promise<void> {
-  const { options, stores } = processing
-  if (event.claimed === undefined) throw new Error('Without an inbox, each event is claimed.')
-  const leases = stores.leases as Leases
-  const claimed = await claimAgain(processing, leases, { event, claimed: event.claimed })
-  switch (claimed.kind) {
+export async function runByLease(
+  processing: Processing,
+  events: readonly Received[],
+): Promise<void> {
+  for (const event of events) await runClaimed(processing, event)
+}
+
+async function runClaimed(processing: Processing, event: Received): Promise<void> {
+  const { claimed } = event
+  switch (claimed?.kind) {
+    case undefined:
+      throw new Error('Without an inbox, each event is claimed.')
     case 'outcome':
       return end(processing, event, claimed.outcome)
     case 'conflict':
-      return end(processing, event, unrecordedConflict(options, event.member))
-    case 'unavailable': {
-      const { handlerMs, outcome } =
-        options.onStoreDown === 'unguarded'
-          ? await runUnclaimed(processing, event.member)
-          : { outcome: storeDown(claimed.error), handlerMs: undefined }
-      return end(processing, event, outcome, handlerMs)
-    }
+      return end(processing, event, unrecordedConflict(processing.options, event.member))
+    case 'unavailable':
+      return runUnavailable(processing, event, claimed.error)
     case 'run':
       return runWithPermit(processing, event, claimed)
   }
 }
 
-/** Claims an event that another process holds again, for a short time. */
-export async function claimAgain(
-  { signals }: Processing,
-  leases: Leases,
-  { claimed, event }: { readonly event: Received; readonly claimed: Claimed },
-): Promise<Claimed> {
-  if (!isHeldElsewhere(claimed)) return claimed
-  const last = await waitForHolder(leases, event.member, { claimed, signals })
-  if (last.kind === 'run') event.member = last.member
-  return last
+async function runUnavailable(
+  processing: Processing,
+  event: Received,
+  error: unknown,
+): Promise<void> {
+  if (processing.options.onStoreDown !== 'unguarded') {
+    return end(processing, event, storeDown(error))
+  }
+  const { handlerMs, outcome } = await runUnclaimed(processing, event.member)
+  return end(processing, event, outcome, handlerMs)
 }
 
 /** Other runs wait until the lease store knows the outcome: the next event that runs alone may kill the process. */
@@ -73,7 +74,7 @@ async function runWithPermit(
   const permit = await takePermit(processing)
   if ('kind' in permit) return end(processing, event, permit)
   try {
-    const { handlerMs, isDecided, outcome } = await runClaimed(processing, claimed, permit.hold)
+    const { handlerMs, isDecided, outcome } = await runHandlerOf(processing, claimed, permit.hold)
     if (isDecided === true) event.member = { ...event.member, isUndecided: false }
     await end(processing, event, outcome, handlerMs)
   } finally {
@@ -81,7 +82,7 @@ async function runWithPermit(
   }
 }
 
-async function runClaimed(
+async function runHandlerOf(
   processing: Processing,
   { member, takeover }: ClaimedRun,
   hold: Release,

@@ -1,6 +1,11 @@
 import { expect, test } from 'vitest'
-import { type TroubledSetUp, type Troubles, troubled, troubledBatch } from '../fixtures/troubled.ts'
-import { toDelivery } from '../memory/index.ts'
+import {
+  type TroubledSetUp,
+  type Troubles,
+  troubled,
+  troubledBatch,
+} from '../../fixtures/troubled.ts'
+import { toDelivery } from '../../memory/index.ts'
 import {
   CommitUnknownError,
   ConfigurationError,
@@ -8,9 +13,9 @@ import {
   type OncewardError,
   RetryableError,
   StoreUnavailableError,
-} from '../model/errors.ts'
-import { portOf } from '../model/guard-port.ts'
-import type { CommitAnswer } from '../model/inbox.ts'
+} from '../../model/errors.ts'
+import { portOf } from '../../model/guard-port.ts'
+import type { CommitAnswer } from '../../model/inbox.ts'
 
 const keyless = (payload: unknown) => toDelivery(payload, { headers: {} })
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))

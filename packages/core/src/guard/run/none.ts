@@ -1,22 +1,28 @@
-import type { Json } from '../model/brands.ts'
-import { type InFlightEvent, toGuardEvent } from '../model/in-flight-event.ts'
-import type { Release } from '../model/runtime.ts'
-import type { Handler } from '../options/options.ts'
-import type { Outcome } from '../settlement/outcome.ts'
-import { failureOutcome } from '../settlement/retry-rule.ts'
-import type { Engine } from '../transaction/engine.ts'
-import { storableAfterEffect } from '../transaction/handler-result.ts'
-import { attemptOf, type PendingEvent, toPendingEvent } from '../transaction/pending-event.ts'
-import { runHandler, type TimedEnd } from '../transaction/run-handler.ts'
-import { outcomeOfHandler, outcomeWithoutVerdict, storeLoss } from '../transaction/run-outcome.ts'
-import { runTransaction } from '../transaction/transaction.ts'
+import type { Json } from '../../model/brands.ts'
+import { type InFlightEvent, toGuardEvent } from '../../model/in-flight-event.ts'
+import type { Release } from '../../model/runtime.ts'
+import type { Handler } from '../../options/options.ts'
+import type { Outcome } from '../../settlement/outcome.ts'
+import { failureOutcome } from '../../settlement/retry-rule.ts'
+import type { Engine } from '../../transaction/engine.ts'
+import { storableAfterEffect } from '../../transaction/handler-result.ts'
+import { attemptOf, type PendingEvent, toPendingEvent } from '../../transaction/pending-event.ts'
+import { runHandler, type TimedEnd } from '../../transaction/run-handler.ts'
+import {
+  outcomeOfHandler,
+  outcomeWithoutVerdict,
+  storeLoss,
+} from '../../transaction/run-outcome.ts'
+import { runTransaction } from '../../transaction/transaction.ts'
 import {
   hasStoreFailed,
   type TransactionEnd,
   type TransactionFailure,
-} from '../transaction/transaction-end.ts'
-import { type Processing, storeDown, storeFailure } from './processing.ts'
-import { takeSlot } from './take-slot.ts'
+} from '../../transaction/transaction-end.ts'
+import { end } from '../end-event.ts'
+import { type Processing, storeDown, storeFailure } from '../processing.ts'
+import type { Received } from '../receive.ts'
+import { takePermit } from './permit.ts'
 
 /** The result of the run of one event. */
 export interface RunEnd {
@@ -142,13 +148,15 @@ function runWithoutTransaction({ hold, member, processing }: UnclaimedRun): Prom
   )
 }
 
-/** Runs a message without a key. A dead letter is recorded before its delivery is settled. */
-export async function runWithoutKey(
+/** Runs messages without keys. A dead letter is recorded before its delivery is settled. */
+export async function runWithoutKeys(
   processing: Processing,
-  member: InFlightEvent,
-): Promise<RunEnd> {
-  const { handlerMs, outcome } = await runUnclaimed(processing, member)
-  return { outcome: await recorded(processing, member, outcome), handlerMs }
+  events: readonly Received[],
+): Promise<void> {
+  for (const event of events) {
+    const { handlerMs, outcome } = await runUnclaimed(processing, event.member)
+    await end(processing, event, await recorded(processing, event.member, outcome), handlerMs)
+  }
 }
 
 async function recorded(
@@ -165,31 +173,4 @@ async function recorded(
   } catch (failure) {
     return storeFailure(processing, failure)
   }
-}
-
-/** Permission to run beside other runs: a slot, and the lock that runs share. */
-export interface RunPermit {
-  readonly hold: Release
-  readonly release: () => void
-}
-
-/** Like {@link takeSlot}, for a run that never takes place beside an event that must run alone. */
-export async function takePermit({
-  options,
-  signals,
-  stores,
-}: Pick<Processing, 'options' | 'signals' | 'stores'>): Promise<RunPermit | Outcome> {
-  const { runtime } = options
-  const { slots } = stores
-  const { alone } = runtime
-  const slot = slots.tryAcquire() ?? (await takeSlot({ slots, runtime, signals }))
-  if (typeof slot !== 'function') return slot
-  const hold = alone.tryShared() ?? (await alone.shared({ stop: signals.whenStopping }))
-  const release = (): void => {
-    hold?.()
-    slot()
-  }
-  if (hold !== undefined && !signals.isStopping()) return { hold, release }
-  release()
-  return { kind: 'abandoned', reason: 'closing' }
 }

@@ -1,14 +1,14 @@
 import { setImmediate as turn } from 'node:timers/promises'
 import { expect, test, vi } from 'vitest'
-import { Clock } from '../fixtures/clock.ts'
-import { changedInbox, silent } from '../fixtures/inbox.ts'
-import { memoryInbox, memoryLeases, toDelivery } from '../memory/index.ts'
-import type { Delivery } from '../model/delivery.ts'
-import { StoreUnavailableError } from '../model/errors.ts'
-import { type Guard, portOf } from '../model/guard-port.ts'
-import type { DueEvent, Inbox, InboxSession } from '../model/inbox.ts'
-import type { GuardOptions, Handler, OutcomeRecord } from '../options/options.ts'
-import { createCallerGuard } from './guard.ts'
+import { Clock } from '../../fixtures/clock.ts'
+import { changedInbox, silent } from '../../fixtures/inbox.ts'
+import { memoryInbox, memoryLeases, toDelivery } from '../../memory/index.ts'
+import type { Delivery } from '../../model/delivery.ts'
+import { StoreUnavailableError } from '../../model/errors.ts'
+import { type Guard, portOf } from '../../model/guard-port.ts'
+import type { DueEvent, Inbox, InboxSession } from '../../model/inbox.ts'
+import type { GuardOptions, Handler, OutcomeRecord } from '../../options/options.ts'
+import { createCallerGuard } from '../guard.ts'
 
 interface Later {
   readonly guard: Guard

@@ -1,16 +1,16 @@
-import { chunks } from '../concurrency/lanes.ts'
-import type { DeliveryPlace } from '../model/fence.ts'
-import type { Outcome } from '../settlement/outcome.ts'
-import type { Engine } from '../transaction/engine.ts'
-import type { Fence } from '../transaction/partition-fence.ts'
-import { type PendingEvent, toPendingEvent } from '../transaction/pending-event.ts'
-import { outcomeWithoutVerdict, storeLoss } from '../transaction/run-outcome.ts'
-import { runTransaction } from '../transaction/transaction.ts'
-import { hasStoreFailed, type TransactionEnd } from '../transaction/transaction-end.ts'
-import { end, failAll, isOver } from './end-event.ts'
-import { LARGEST_BATCH, type Processing, storeDown } from './processing.ts'
-import type { Received } from './receive.ts'
-import { takePermit } from './run-unclaimed.ts'
+import { chunks } from '../../concurrency/lanes.ts'
+import type { DeliveryPlace } from '../../model/fence.ts'
+import type { Outcome } from '../../settlement/outcome.ts'
+import type { Engine } from '../../transaction/engine.ts'
+import type { Fence } from '../../transaction/partition-fence.ts'
+import { type PendingEvent, toPendingEvent } from '../../transaction/pending-event.ts'
+import { outcomeWithoutVerdict, storeLoss } from '../../transaction/run-outcome.ts'
+import { runTransaction } from '../../transaction/transaction.ts'
+import { hasStoreFailed, type TransactionEnd } from '../../transaction/transaction-end.ts'
+import { end, failAll, isOver } from '../end-event.ts'
+import { LARGEST_BATCH, type Processing, storeDown } from '../processing.ts'
+import type { Received } from '../receive.ts'
+import { takePermit } from './permit.ts'
 
 /** An event whose place is its identity. */
 interface Placed {
@@ -24,118 +24,110 @@ interface Run {
   readonly fence: Fence
 }
 
-export const isPlaced = ({ member }: Received): boolean => member.event.delivery.place !== undefined
-
 /**
- * Step 3 for events whose place is their identity (design.md §14): clean records run in a transaction that moves their
- * partition on, and nothing else is stored of them. Answers the other events, in order: they are exceptions by now, so
- * their rows decide, as those of events with keys.
+ * The strategy `place`, for events whose place is their identity (design.md §14): clean records run in a transaction that
+ * moves their partition on, and nothing else is stored of them. The others are exceptions by now: their rows decide, as
+ * those of events with keys.
  */
-export async function runPlaced(
+export async function runByPlace(
   processing: Processing,
   events: readonly Received[],
-): Promise<readonly Received[]> {
+): Promise<void> {
   const { engine } = processing.stores
+  // Without an inbox, nothing keeps offsets.
+  if (engine === undefined) return
   const placed = events.flatMap((event): readonly Placed[] => {
     const { place } = event.member.event.delivery
     return place === undefined ? [] : [{ event, place }]
   })
-  if (engine === undefined || placed.length === 0) return events
   const byFence = Map.groupBy(placed, ({ place }) => place.fence as Fence)
-  const byRow = new Set(events)
-  for (const { event } of placed) byRow.delete(event)
   const running = [...byFence].map(async ([fence, ofFence]) => {
-    const run = { processing, engine, fence }
-    const work = async (): Promise<void> => {
-      for (const event of await runOfFence(run, ofFence)) byRow.add(event)
-    }
     try {
-      await fence.inTurn(work)
+      await fence.inTurn(() => runOfFence({ processing, engine, fence }, ofFence))
     } catch (error) {
       failAll(processing, eventsOf(ofFence), error)
     }
   })
   await Promise.all(running)
-  return events.filter((event) => byRow.has(event))
 }
 
 const eventsOf = (placed: readonly Placed[]): readonly Received[] =>
   placed.map(({ event }) => event)
 
-async function runOfFence(run: Run, placed: readonly Placed[]): Promise<readonly Received[]> {
+async function runOfFence(run: Run, placed: readonly Placed[]): Promise<void> {
   const { fence, processing } = run
   // Records of one lane may come together, and a partition moves on in order.
   const open = placed
     .filter(({ event }) => !isOver(processing, event))
     .toSorted((one, two) => one.place.offset - two.place.offset)
-  if (fence.isLost) return lost(run, open)
+  if (fence.isLost) return lose(run, open)
   const { byPlace, byRow } = judged(run, open)
   // A suspect is counted before it runs. A later event of its lane must not overtake it.
-  const lanes = new Set(byRow.flatMap(({ member: { lane } }) => lane ?? []))
+  const lanes = new Set(byRow.flatMap(({ event: { member } }) => member.lane ?? []))
   const isTroubled = ({ event: { member } }: Placed): boolean =>
     member.suspect || (member.lane !== undefined && lanes.has(member.lane))
-  if (byPlace.some(isTroubled)) return [...byRow, ...(await except(run, byPlace))]
-  const before = byRow.length
-  for (const part of chunks(byPlace, LARGEST_BATCH)) {
+  let areBehind = byPlace.some(isTroubled)
+  for (const part of areBehind ? [byPlace] : chunks(byPlace, LARGEST_BATCH)) {
     const left = part.filter(({ event }) => !isOver(processing, event))
     if (left.length === 0) continue
     // Behind records that run later, by their rows, no record of their lanes may run.
-    const isBehind = byRow.length > before
-    byRow.push(...(await (isBehind ? except(run, left) : runClean(run, left))))
+    const end = areBehind ? await except(run, left) : await runClean(run, left)
+    areBehind ||= end === 'by-row'
   }
-  return byRow
 }
+
+/** Whether some of the events are left to their rows. */
+type PlaceEnd = 'ended' | 'by-row'
 
 /** Ends what its place says is done. */
 function judged(
   { fence, processing }: Run,
   placed: readonly Placed[],
-): { readonly byPlace: Placed[]; readonly byRow: Received[] } {
+): { readonly byPlace: readonly Placed[]; readonly byRow: readonly Placed[] } {
   const byPlace: Placed[] = []
-  const byRow: Received[] = []
+  const byRow: Placed[] = []
   for (const one of placed) {
     const regime = fence.regimeOf(one.place.offset)
     if (regime === 'place') byPlace.push(one)
-    else if (regime === 'row') byRow.push(one.event)
+    else if (regime === 'row') byRow.push(one)
     else void end(processing, one.event, { kind: 'duplicate' })
   }
   return { byPlace, byRow }
 }
 
 /** Makes exceptions of the events, unless another owner has them. */
-async function except(run: Run, placed: readonly Placed[]): Promise<readonly Received[]> {
+async function except(run: Run, placed: readonly Placed[]): Promise<PlaceEnd> {
   const { engine, fence } = run
   const open = placed.filter(({ event }) => event.isOver !== true)
-  if (open.length === 0) return []
+  if (open.length === 0) return 'ended'
   const stored = await engine.session.offsets?.move(fence.excepting(placesOf(open)))
   engine.breaker.succeeded()
   fence.adopt(stored)
-  if (fence.isLost) return lost(run, open)
+  if (fence.isLost) {
+    lose(run, open)
+    return 'ended'
+  }
   const { byPlace, byRow } = judged(run, open)
   // Nothing was moved, though nobody else has claimed the partition: it was moved by hand.
-  return [...byRow, ...lost(run, byPlace)]
+  lose(run, byPlace)
+  return byRow.length > 0 ? 'by-row' : 'ended'
 }
 
 const placesOf = (placed: readonly Placed[]): readonly DeliveryPlace[] =>
   placed.map(({ place }) => place)
 
-function lost({ fence, processing }: Run, placed: readonly Placed[]): readonly Received[] {
-  if (placed.length > 0) fence.isLost = true
-  for (const { event } of placed) {
-    if (!isOver(processing, event)) {
-      void end(processing, event, { kind: 'abandoned', reason: 'lease-lost' })
-    }
-  }
-  return []
+function lose(run: Run, placed: readonly Placed[]): void {
+  if (placed.length > 0) run.fence.isLost = true
+  endAll(run, placed, { kind: 'abandoned', reason: 'lease-lost' })
 }
 
-async function runClean(run: Run, placed: readonly Placed[]): Promise<readonly Received[]> {
+async function runClean(run: Run, placed: readonly Placed[]): Promise<PlaceEnd> {
   const { engine, fence, processing } = run
   const pending = placed.map(({ event }) => toPendingEvent(event.member))
   const permit = await takePermit(processing)
   if ('kind' in permit) {
     endAll(run, placed, permit)
-    return []
+    return 'ended'
   }
   const move = fence.passing(placesOf(placed))
   let ended: TransactionEnd
@@ -153,7 +145,7 @@ async function runClean(run: Run, placed: readonly Placed[]): Promise<readonly R
   if (ended.kind !== 'committed') return afterTrouble(run, placed, ended)
   fence.moved(move)
   endProcessed(run, placed, pending)
-  return []
+  return 'ended'
 }
 
 function endProcessed(
@@ -179,12 +171,12 @@ async function afterTrouble(
   run: Run,
   placed: readonly Placed[],
   ended: Exclude<TransactionEnd, { kind: 'committed' }>,
-): Promise<readonly Received[]> {
+): Promise<PlaceEnd> {
   const { engine } = run
   if (ended.kind === 'held') {
     const delayMs = engine.options.claimWaitMs
     endAll(run, placed, { kind: 'in-progress', delayMs, cause: 'held-by-row' })
-    return []
+    return 'ended'
   }
   if (ended.kind !== 'failed') return except(run, placed)
   const { failure, transaction } = ended
@@ -193,10 +185,10 @@ async function afterTrouble(
     case 'drained':
     case 'not-replicated':
       endAll(run, placed, outcomeWithoutVerdict(failure))
-      return []
+      return 'ended'
     case 'store':
       endAll(run, placed, storeDown(storeLoss(engine.options, failure.error)))
-      return []
+      return 'ended'
     default:
       return except(run, placed)
   }
