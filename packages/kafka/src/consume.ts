@@ -11,7 +11,7 @@ import {
 } from '@onceward/core/adapter'
 import type { KafkaClient } from './client.ts'
 import { type KafkaClientHandle, portOfHandle } from './clients/handle.ts'
-import type { KafkaClientPort, OwnSender, RecordSource } from './clients/port.ts'
+import type { KafkaClientPort, OwnSender } from './clients/port.ts'
 import { producerOf } from './clients/producers.ts'
 import { TopicPublishers } from './dead-letter.ts'
 import { Dispatcher } from './dispatch.ts'
@@ -120,13 +120,19 @@ interface Parts {
 }
 
 function createLoop({ port, client, settings, sender, signals }: Parts): ConsumerLoop {
-  const source: RecordSource = client.createSource({
+  const receiver: Receiver = new Receiver({
     port,
     settings,
+    create: client.consumers(),
+    check: async () => {
+      await port.open()
+      await examine({ client, settings, port })
+    },
     onRunnable: () => dispatcher.pump(),
     onJoined: (topics) => publishers.register(topics),
+    onEnd: signals.onEnd,
   })
-  const { batches } = source
+  const { batches } = receiver
   const dispatcher: Dispatcher = new Dispatcher({
     port,
     settings,
@@ -135,16 +141,6 @@ function createLoop({ port, client, settings, sender, signals }: Parts): Consume
     onKnown: (settlement) => receiver.known(settlement),
   })
   const publishers = new TopicPublishers(port, settings, batches)
-  const receiver: Receiver = new Receiver({
-    port,
-    settings,
-    source,
-    check: async () => {
-      await port.open()
-      await examine({ client, settings, port })
-    },
-    onEnd: signals.onEnd,
-  })
   publishers.register(settings.topics.filter((topic) => typeof topic === 'string'))
   signals.abort.addEventListener('abort', () => batches.abort(), { once: true })
   return {

@@ -10,8 +10,10 @@ import {
   type StartLimits,
   StoreGate,
 } from '@onceward/core/adapter'
-import type { RecordBatches } from './clients/port.ts'
-import type { InHand, OpenBatch, Partition } from './offsets.ts'
+import type { PulledBatch } from './clients/pulled/pulled-batch.ts'
+import type { PulledBatches } from './clients/pulled/pulled-batches.ts'
+import type { RecordInHand } from './clients/record-in-hand.ts'
+import type { Partition } from './offsets.ts'
 import type { Settings } from './options.ts'
 import { createSettleContext, type SettleAnswer, type SettleContext, settle } from './settle.ts'
 
@@ -20,7 +22,7 @@ export interface DispatcherOptions {
   readonly settings: Settings
   /** The fetched records, each in the batch of its partition. */
   readonly batches: Pick<
-    RecordBatches,
+    PulledBatches,
     'open' | 'isHeld' | 'suspectUntilMs' | 'commit' | 'met' | 'inFlight' | 'clear' | 'ended'
   >
   readonly signals: Pick<LoopSignals, 'stop' | 'abort'>
@@ -30,8 +32,8 @@ export interface DispatcherOptions {
 
 /** A record that runs, and the records of its partition. */
 interface Running extends Delivered {
-  readonly item: InHand
-  readonly batch: OpenBatch
+  readonly item: RecordInHand
+  readonly batch: PulledBatch
 }
 
 /** Decides which of the fetched records run now, and carries out their settlements. */
@@ -125,7 +127,7 @@ export class Dispatcher {
     return undefined
   }
 
-  #callOf(batch: OpenBatch, most: number, nowMs: number): GuardCall<Running> | undefined {
+  #callOf(batch: PulledBatch, most: number, nowMs: number): GuardCall<Running> | undefined {
     if (batch.isCommitting || batch.stop.signal.aborted) return undefined
     const isSuspect = nowMs < this.#options.batches.suspectUntilMs
     if (isSuspect && batch.progress.running > 0) return undefined
@@ -142,7 +144,7 @@ export class Dispatcher {
   }
 
   /** While records are suspect, none starts before the offset of the ones before it is committed (design.md §6). */
-  async #commitFirst(batch: OpenBatch): Promise<void> {
+  async #commitFirst(batch: PulledBatch): Promise<void> {
     if (batch.isOver) return
     batch.isCommitting = true
     await this.#options.batches.commit(batch)
@@ -161,7 +163,6 @@ export class Dispatcher {
 
   #settled({ item, batch }: Running, answer: SettleAnswer): void {
     const nowMs = this.#options.port.runtime.monotonic()
-    batch.lastKnownAtMs = nowMs
     if (answer.kind === 'settled') batch.progress.settle(item)
     else batch.progress.postpone(item, dueOf(answer, nowMs))
     this.#options.batches.met(batch)

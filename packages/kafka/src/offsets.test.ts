@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest'
 import { RecordInHand } from './clients/record-in-hand.ts'
 import { message } from './fixtures/fetch.ts'
-import { type InHand, Progress } from './offsets.ts'
+import { Progress } from './offsets.ts'
 
-const itemsOf = (keys: readonly (string | null)[], first = 40): readonly InHand[] =>
+const itemsOf = (keys: readonly (string | null)[], first = 40): readonly RecordInHand[] =>
   keys.map((key, index) => {
     const record = { topic: 'orders', partition: 0, message: message(first + index, key) }
     return new RecordInHand(record, undefined)
@@ -12,20 +12,20 @@ const itemsOf = (keys: readonly (string | null)[], first = 40): readonly InHand[
 const progressOf = (keys: readonly (string | null)[], sharedLane?: string): Progress =>
   new Progress(itemsOf(keys), ({ lane }) => sharedLane ?? lane)
 
-const indexOf = ({ record }: InHand): number => Number(record.message.offset) - 40
-const indexes = (items: readonly InHand[]): readonly number[] => items.map(indexOf)
+const indexOf = ({ record }: RecordInHand): number => Number(record.message.offset) - 40
+const indexes = (items: readonly RecordInHand[]): readonly number[] => items.map(indexOf)
 const lowOf = ({ lowest }: Progress): string | undefined => lowest?.record.message.offset
 
 // Red when the watermark is the highest settled offset: the record that still runs would be passed.
 test('the watermark never passes an unsettled record', () => {
   const progress = progressOf(['a', 'b', 'c', 'd'])
-  const [a, b, c, d] = progress.take(0, 10) as InHand[]
-  progress.settle(d as InHand)
-  progress.settle(b as InHand)
+  const [a, b, c, d] = progress.take(0, 10) as RecordInHand[]
+  progress.settle(d as RecordInHand)
+  progress.settle(b as RecordInHand)
   expect(lowOf(progress)).toBe('40')
-  progress.settle(a as InHand)
+  progress.settle(a as RecordInHand)
   expect(lowOf(progress)).toBe('42')
-  progress.settle(c as InHand)
+  progress.settle(c as RecordInHand)
   expect([lowOf(progress), progress.isComplete]).toEqual([undefined, true])
 })
 
@@ -34,7 +34,7 @@ test('records of one lane go into one call or into consecutive ones, and other l
   const first = progress.take(0, 2)
   expect(indexes(first)).toEqual([0, 1])
   expect(indexes(progress.take(0, 10))).toEqual([3])
-  progress.settle(first[0] as InHand)
+  progress.settle(first[0] as RecordInHand)
   expect(indexes(progress.take(0, 10))).toEqual([2])
   const all = progressOf(['a', null, 'b', 'a', null]).take(0, 10)
   expect(indexes(all)).toEqual([0, 1, 2, 3, 4])
@@ -44,7 +44,7 @@ test('records of one lane go into one call or into consecutive ones, and other l
 // Red when the first end frees the lane: a third record would overtake the second.
 test('a lane is busy until the last record of its call has ended', () => {
   const progress = progressOf(['a', 'a', null, 'a'])
-  const [first, second] = progress.take(0, 2) as [InHand, InHand]
+  const [first, second] = progress.take(0, 2) as [RecordInHand, RecordInHand]
   progress.settle(first)
   expect(indexes(progress.take(0, 10))).toEqual([2])
   progress.settle(second)
@@ -53,7 +53,7 @@ test('a lane is busy until the last record of its call has ended', () => {
 
 test('a record without a key blocks no other, and the earliest due time is reported', () => {
   const progress = progressOf([null, null, null])
-  const [first, second] = progress.take(0, 2) as [InHand, InHand]
+  const [first, second] = progress.take(0, 2) as [RecordInHand, RecordInHand]
   progress.postpone(first, 500)
   progress.postpone(second, 300)
   expect(progress.nextDueMs(0)).toBe(300)
@@ -64,7 +64,7 @@ test('a record without a key blocks no other, and the earliest due time is repor
 
 test('a postponed record blocks only its lane, and returns as a suspect', () => {
   const progress = progressOf(['a', 'a', 'b'])
-  const [head] = progress.take(0, 1) as [InHand]
+  const [head] = progress.take(0, 1) as [RecordInHand]
   progress.postpone(head, 500)
   expect(indexes(progress.take(499, 10))).toEqual([2])
   expect(progress.nextDueMs(499)).toBe(500)
@@ -75,7 +75,7 @@ test('a postponed record blocks only its lane, and returns as a suspect', () => 
 
 test('no record overtakes a waiting one if the guard finds the lanes itself', () => {
   const progress = progressOf(['a', 'b', 'c'], '')
-  const [a, b] = progress.take(0, 2) as [InHand, InHand]
+  const [a, b] = progress.take(0, 2) as [RecordInHand, RecordInHand]
   expect(progress.take(0, 10)).toEqual([])
   progress.settle(b)
   progress.postpone(a, 500)
@@ -85,7 +85,7 @@ test('no record overtakes a waiting one if the guard finds the lanes itself', ()
 
 test('at most a thousand records run ahead of an unsettled one', () => {
   const progress = progressOf(Array.from({ length: 3_000 }, (_, index) => String(index)))
-  const [head, ...others] = progress.take(0, 3_000) as [InHand, ...InHand[]]
+  const [head, ...others] = progress.take(0, 3_000) as [RecordInHand, ...RecordInHand[]]
   expect(others).toHaveLength(999)
   for (const item of others) progress.settle(item)
   expect(progress.take(0, 3_000)).toEqual([])
@@ -118,7 +118,7 @@ test('the watermark is at the first unsettled record, whatever the order in whic
       random() < 0.2 ? null : String(Math.floor(random() * 6)),
     )
     const progress = progressOf(keys)
-    const running: InHand[] = []
+    const running: RecordInHand[] = []
     const order: number[] = []
     for (let nowMs = 1; !progress.isComplete; nowMs += 1) {
       running.push(...progress.take(nowMs, 1 + Math.floor(random() * 5)))
@@ -149,7 +149,7 @@ test('records that wait are looked at once, until one is settled, postponed, fet
       return item.lane
     },
   )
-  const [first, ...others] = progress.take(0, 500) as [InHand, ...InHand[]]
+  const [first, ...others] = progress.take(0, 500) as [RecordInHand, ...RecordInHand[]]
   for (const item of others) progress.postpone(item, 60_000)
   const looksAt = (nowMs: number): number => {
     const before = looks

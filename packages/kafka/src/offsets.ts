@@ -1,5 +1,4 @@
-import type { Delivered } from '@onceward/core/adapter'
-import type { KafkaRecord } from './delivery.ts'
+import type { RecordInHand } from './clients/record-in-hand.ts'
 
 /** A partition of a topic. */
 export interface Partition {
@@ -9,24 +8,6 @@ export interface Partition {
 
 /** One string per partition; a topic name has no slash. */
 export const nameOf = ({ topic, partition }: Partition): string => `${topic}/${partition}`
-
-/** An unsettled record. */
-export interface InHand extends Delivered {
-  readonly record: KafkaRecord
-  /** Records of one lane run in order. */
-  readonly lane: string | undefined
-  /** Of the key, the value and the headers. */
-  readonly bytes: number
-  state: 'waiting' | 'running' | 'settled'
-  /** When it may run, on the monotonic clock; infinite if it will not be started here any more. */
-  dueMs: number
-  /** The next run gets another delivery, marked as redelivered. */
-  suspect(): void
-  /** The delivery is not needed any more. It keeps the answer of the broker in memory that brought its record. */
-  forget(): void
-  /** The next run counts one delivery more. Kafka keeps no delivery count, and a record without an event key has no row, so the adapter counts. */
-  countFailure(): void
-}
 
 /**
  * Settled records above an unsettled one are delivered again after a crash or a rebalance, as duplicates. At this
@@ -48,8 +29,8 @@ const MOST_BYTES_AHEAD = 4 * 1_024 * 1_024
  * Records of one lane run in order, one at a time. A waiting record blocks only its own lane.
  */
 export class Progress {
-  #items: readonly InHand[]
-  readonly #laneOf: (item: InHand) => string | undefined
+  #items: readonly RecordInHand[]
+  readonly #laneOf: (item: RecordInHand) => string | undefined
   /** Records that run, by lane. */
   readonly #busy = new Map<string, number>()
   #low = 0
@@ -57,18 +38,18 @@ export class Progress {
   #running = 0
   #unsettled = 0
   /** Records that wait for a time. */
-  readonly #postponed = new Set<InHand>()
+  readonly #postponed = new Set<RecordInHand>()
   /** No record may run before this time, unless one of them is settled or postponed. A thousand may wait here. */
   #restsUntilMs = 0
 
-  constructor(items: readonly InHand[], laneOf: (item: InHand) => string | undefined) {
+  constructor(items: readonly RecordInHand[], laneOf: (item: RecordInHand) => string | undefined) {
     this.#items = []
     this.#laneOf = laneOf
     this.append(items)
   }
 
   /** Adds the records of the next fetch, and drops those that the low watermark has passed. */
-  append(items: readonly InHand[]): void {
+  append(items: readonly RecordInHand[]): void {
     this.#items = [...this.#items.slice(this.#low), ...items]
     this.#low = 0
     this.#restsUntilMs = 0
@@ -99,19 +80,19 @@ export class Progress {
   }
 
   /** The first that is not settled. */
-  get lowest(): InHand | undefined {
+  get lowest(): RecordInHand | undefined {
     return this.#items[this.#low]
   }
 
   /** Takes at most `most` records that may run now; from here on they count as running. */
-  take(nowMs: number, most: number): readonly InHand[] {
+  take(nowMs: number, most: number): readonly RecordInHand[] {
     const taken = this.#runnable(nowMs, most)
     for (const item of taken) this.#start(item)
     return taken
   }
 
   /** Groups records by lane. A record without a key has a lane of its own. */
-  byLane(items: readonly InHand[]): readonly (readonly InHand[])[] {
+  byLane(items: readonly RecordInHand[]): readonly (readonly RecordInHand[])[] {
     return [...Map.groupBy(items, (item) => this.#laneOf(item) ?? item).values()]
   }
 
@@ -120,13 +101,13 @@ export class Progress {
     return this.#unsettled > 0 && this.#running === 0 && this.#runnable(nowMs, 1).length === 0
   }
 
-  #runnable(nowMs: number, most: number): readonly InHand[] {
-    const taken: InHand[] = []
+  #runnable(nowMs: number, most: number): readonly RecordInHand[] {
+    const taken: RecordInHand[] = []
     if (nowMs < this.#restsUntilMs) return taken
     const blocked = new Set<string>()
     const end = Math.min(this.#items.length, this.#low + MOST_AHEAD)
     for (let at = this.#low; at < end && taken.length < most; at += 1) {
-      const item = this.#items[at] as InHand
+      const item = this.#items[at] as RecordInHand
       if (item.state !== 'waiting') continue
       const lane = this.#laneOf(item)
       const isFree = lane === undefined || !(this.#busy.has(lane) || blocked.has(lane))
@@ -137,7 +118,7 @@ export class Progress {
     return taken
   }
 
-  settle(item: InHand): void {
+  settle(item: RecordInHand): void {
     this.#stop(item)
     item.state = 'settled'
     item.forget()
@@ -149,7 +130,7 @@ export class Progress {
   }
 
   /** Schedules another run of a record at that time; until then its lane waits. */
-  postpone(item: InHand, dueMs: number): void {
+  postpone(item: RecordInHand, dueMs: number): void {
     this.#stop(item)
     this.#postponed.add(item)
     item.state = 'waiting'
@@ -165,7 +146,7 @@ export class Progress {
     return next
   }
 
-  #start(item: InHand): void {
+  #start(item: RecordInHand): void {
     this.#postponed.delete(item)
     item.state = 'running'
     this.#running += 1
@@ -173,7 +154,7 @@ export class Progress {
     if (lane !== undefined) this.#busy.set(lane, (this.#busy.get(lane) ?? 0) + 1)
   }
 
-  #stop(item: InHand): void {
+  #stop(item: RecordInHand): void {
     this.#restsUntilMs = 0
     this.#running -= 1
     const lane = this.#laneOf(item)
@@ -182,19 +163,4 @@ export class Progress {
     if (others === 0) this.#busy.delete(lane)
     else this.#busy.set(lane, others)
   }
-}
-
-/** The unsettled records of one partition. */
-export interface OpenBatch extends Partition {
-  readonly progress: Progress
-  /** Aborted when no more of its records may start. */
-  readonly stop: AbortController
-  /** Aborted when its running handlers exceeded the drain time or lost their partition. */
-  readonly abort: AbortController
-  /** Its records do not run, and will not. */
-  readonly isOver: boolean
-  /** When one of its records was last settled or postponed. */
-  lastKnownAtMs: number
-  /** Its offset is being committed before more of its records start. */
-  isCommitting: boolean
 }

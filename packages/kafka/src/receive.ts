@@ -1,23 +1,39 @@
 import { ConfigurationError, OncewardError, type Settlement } from '@onceward/core'
 import {
+  CallTimeoutError,
   type ConsumptionEnd,
-  type GuardPort,
+  endsWithin,
   isFatal,
   type Outage,
   Recovery,
+  withTimeout,
 } from '@onceward/core/adapter'
-import { AGAIN, type ConsumerLife, type RecordSource } from './clients/port.ts'
+import type { CreatePulled, PulledConsumer, PulledEvents, PulledOptions } from './clients/port.ts'
+import { PulledBatches } from './clients/pulled/pulled-batches.ts'
+import { AGAIN, Reading } from './clients/pulled/reading.ts'
 import { BACKOFF, type BrokerErrorKind, classifyError } from './errors.ts'
-import type { ConsumerSettings } from './options.ts'
 
-export interface ReceiverOptions {
-  readonly port: GuardPort
-  readonly settings: ConsumerSettings
-  readonly source: RecordSource
+export interface ReceiverOptions extends PulledOptions {
+  readonly create: CreatePulled
+  /** Records may run now. */
+  readonly onRunnable: () => void
+  /** The consumer has partitions of these topics. */
+  readonly onJoined: (topics: readonly string[]) => void
   /** The checks before the first consumer. */
   readonly check: () => Promise<void>
   readonly onEnd: (end: ConsumptionEnd) => void
 }
+
+/** For one request of a start. */
+const CALL_MS = 30_000
+/** For leaving the group and disconnecting together. */
+const GOODBYE_MS = 3_000
+/** Records that are asked for at once, of all partitions together. */
+const MOST = 1_000
+/** A healthy consumer answers a fetch or a heartbeat at least this often. */
+const LIVELY_MS = 5_000
+/** Between two looks at how long the broker was silent. */
+const LOOK_MS = 1_000
 
 const JOINING: Outage = { state: 'recovering', reason: 'joining the group' }
 
@@ -25,27 +41,34 @@ const JOINING: Outage = { state: 'recovering', reason: 'joining the group' }
  * Runs one consumer of the client after the other, without end.
  *
  * ```
- * check → live … ended → let go ─┐
- *   ↑                            │
- *   └────────── pause ←──────────┘
+ * check → connect → topics → subscribe → assigned → seek → fetch → records … ended → let go ─┐
+ *   ↑                                       ↑                ↓                               │
+ *   │                                    revoked         commit, every 250 ms                │
+ *   └──────────────────────────────────────── pause ←────────────────────────────────────────┘
  * ```
  */
 export class Receiver {
+  readonly batches: PulledBatches
   readonly #options: ReceiverOptions
   readonly #recovery: Recovery<BrokerErrorKind>
+  readonly #reading: Reading
+  readonly #events: PulledEvents
   readonly #started = Promise.withResolvers<void>()
-  readonly #life: ConsumerLife = {
-    onJoined: () => this.#recovered(),
-    onAnswered: () => this.#recovery.progressed(),
-    isStopped: () => this.#recovery.isStopped,
-  }
+  #consumer: PulledConsumer | undefined
+  /** Ends the current consumer with a reason: an error, or {@link AGAIN}. */
+  #giveUp: (reason: unknown) => void = () => undefined
+  #heardAtMs = 0
+  #endLooks: () => void = () => undefined
+  /** The group has started: what appears from here on is read from its beginning. */
+  #groupHasStarted: boolean
   #hasStarted = false
   /** Ends the pause before the next consumer. */
   #endPause: () => void = () => undefined
 
   constructor(options: ReceiverOptions) {
     this.#options = options
-    const { consumer, topics } = options.settings
+    const { consumer, fromBeginning, topics } = options.settings
+    this.#groupHasStarted = fromBeginning
     this.#recovery = new Recovery<BrokerErrorKind>({
       port: options.port,
       fields: { group: consumer.groupId, topics: topics.map(String) },
@@ -55,10 +78,22 @@ export class Receiver {
       onRetry: () => this.#endPause(),
       onEnd: options.onEnd,
     })
+    this.batches = new PulledBatches({
+      ...options,
+      onFenced: () => this.#giveUp(new Error('another member has claimed a partition of this one')),
+    })
+    this.#reading = new Reading({
+      ...options,
+      batches: this.batches,
+      current: () => this.#consumer,
+      isAnswered: () => this.#silentMs < LIVELY_MS,
+      onOver: (reason) => this.#giveUp(reason),
+    })
+    this.#events = this.#createEvents()
   }
 
   get notice(): string | undefined {
-    return this.#options.source.notice
+    return this.#reading.notice
   }
 
   /** `paused` while the store is down, whatever the broker does. */
@@ -89,7 +124,7 @@ export class Receiver {
   /** Leaves the group, in bounded time: the client finishes the rest later. Never rejects. */
   async finish(): Promise<void> {
     this.stop()
-    await this.#options.source.letGo()
+    await this.#letGo()
   }
 
   known(settlement: Settlement): void {
@@ -100,7 +135,7 @@ export class Receiver {
   async #live(): Promise<void> {
     while (!this.#recovery.isStopped) {
       const error = await this.#liveOnce()
-      await this.#options.source.letGo()
+      await this.#letGo()
       if (this.#recovery.isStopped) break
       if (error === AGAIN) continue
       const fatal = await this.#fatal(error)
@@ -122,12 +157,97 @@ export class Receiver {
 
   /** Runs one consumer. Resolves with what ended it. Never rejects. */
   async #liveOnce(): Promise<unknown> {
+    const { promise, resolve } = Promise.withResolvers<unknown>()
     try {
       await this.#recovery.checkOnce()
+      if (this.#recovery.isStopped) return undefined
+      this.#giveUp = resolve
+      const consumer = this.#options.create(this.#options, this.#events)
+      this.#consumer = consumer
+      await this.#begin(consumer)
+      if (this.#recovery.isStopped) return undefined
+      void this.#fetch(consumer)
+      return await promise
     } catch (error) {
       return error
+    } finally {
+      this.#endLooks()
+      this.#reading.end()
     }
-    return this.#recovery.isStopped ? undefined : this.#options.source.live(this.#life)
+  }
+
+  /** Leaves the group, in bounded time: the client finishes the rest later. Never rejects. */
+  async #letGo(): Promise<void> {
+    const consumer = this.#consumer
+    this.#consumer = undefined
+    this.#giveUp(undefined)
+    if (consumer === undefined) return
+    await endsWithin(this.#options.port.runtime, consumer.close(), GOODBYE_MS)
+  }
+
+  async #begin(consumer: PulledConsumer): Promise<void> {
+    const { port, settings } = this.#options
+    const within = <Answer>(asking: Promise<Answer>): Promise<Answer> =>
+      withTimeout(port.runtime, asking, { call: 'the cluster', budgetMs: CALL_MS })
+    this.batches.attach(consumer)
+    await within(consumer.connect())
+    const topics = await within(this.#reading.topicsOf(consumer))
+    this.#groupHasStarted ||= await within(consumer.startAtEnds(topics))
+    this.#heard()
+    const { rebalanceTimeout = 60_000, sessionTimeout } = settings.consumer
+    // A join waits for every other member, so a healthy consumer may be silent for that long.
+    this.#look(Math.max(rebalanceTimeout, sessionTimeout) + sessionTimeout)
+    await consumer.subscribe(topics)
+  }
+
+  #createEvents(): PulledEvents {
+    const { batches } = this
+    const reading = this.#reading
+    return {
+      onAssigned: async (partitions, isNewMember) => {
+        const consumer = this.#consumer
+        if (consumer === undefined) return
+        this.#heard()
+        if (isNewMember) reading.clear()
+        try {
+          await reading.begin(consumer, partitions)
+          if (consumer === this.#consumer) this.#recovered()
+        } catch (error) {
+          if (consumer === this.#consumer) this.#giveUp(error)
+        }
+      },
+      onRevoked: (partitions) => {
+        reading.forget(partitions)
+        return batches.revoked(partitions)
+      },
+      onLost: (partitions) => {
+        reading.forget(partitions)
+        batches.lost(partitions)
+      },
+      onHeld: (isHeld) => batches.held(isHeld),
+      onAnswered: () => {
+        this.#heard()
+        batches.answered()
+        this.#recovery.progressed()
+      },
+      onEnded: (error) => this.#giveUp(error),
+    }
+  }
+
+  async #fetch(consumer: PulledConsumer): Promise<void> {
+    try {
+      while (consumer === this.#consumer) {
+        const fetched = await consumer.fetch(MOST)
+        if (consumer !== this.#consumer) return
+        if (fetched.length > 0) {
+          this.#heard()
+          this.#recovery.progressed()
+        }
+        if (!(await this.#reading.take(consumer, fetched))) return
+      }
+    } catch (error) {
+      if (consumer === this.#consumer) this.#giveUp(error)
+    }
   }
 
   /** The error that ends the consumer; undefined for one that is retried. */
@@ -166,5 +286,23 @@ export class Receiver {
     this.#recovery.progressed()
     this.#start()
     this.#recovery.end()
+  }
+
+  get #silentMs(): number {
+    return this.#options.port.runtime.monotonic() - this.#heardAtMs
+  }
+
+  #heard(): void {
+    this.#heardAtMs = this.#options.port.runtime.monotonic()
+  }
+
+  /** Ends a consumer whose broker is silent for too long. */
+  #look(limitMs: number): void {
+    const { runtime } = this.#options.port
+    const look = (): void => {
+      if (this.#silentMs < limitMs) this.#look(limitMs)
+      else this.#giveUp(new CallTimeoutError('Fetches and heartbeats', limitMs))
+    }
+    this.#endLooks = runtime.setTimer(look, LOOK_MS, { keepAlive: false })
   }
 }

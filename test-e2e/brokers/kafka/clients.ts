@@ -6,7 +6,6 @@ import {
   type KafkaClientHandle,
   portOfHandle,
 } from '../../../packages/kafka/src/clients/handle.ts'
-import type { PulledSource } from '../../../packages/kafka/src/clients/pulled/pulled-source.ts'
 import { isConfluentBuilt } from '../../../packages/kafka/src/fixtures/confluent-built.ts'
 
 /** The clients that `consumeKafka` takes, as `--client` and the tests name them. */
@@ -101,15 +100,18 @@ function watchedPulled(
   if (port === undefined) throw new Error('no client of onceward')
   return handleOf({
     ...port,
-    createSource: (options) => {
-      const source = port.createSource(options)
-      const { batches } = source as PulledSource
-      const give = batches.give.bind(batches)
-      batches.give = (fetched) => {
-        for (const { records } of fetched) onRecords(records.map(({ message }) => message.value))
-        give(fetched)
+    consumers: () => {
+      const create = port.consumers()
+      return (options, events) => {
+        const consumer = create(options, events)
+        const fetch = consumer.fetch.bind(consumer)
+        consumer.fetch = async (most) => {
+          const fetched = await fetch(most)
+          for (const { records } of fetched) onRecords(records.map(({ message }) => message.value))
+          return fetched
+        }
+        return consumer
       }
-      return source
     },
   })
 }

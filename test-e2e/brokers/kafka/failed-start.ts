@@ -10,7 +10,6 @@ import {
   portOfHandle,
 } from '../../../packages/kafka/src/clients/handle.ts'
 import { PlatformaticConsumer } from '../../../packages/kafka/src/clients/platformatic/consumer.ts'
-import { PulledSource } from '../../../packages/kafka/src/clients/pulled/pulled-source.ts'
 import { type FailedStart, type FailedStartSubject, network } from '../../support/failed-start.ts'
 import { type FailingStep, withFailingStep } from '../../support/failing-step.ts'
 
@@ -86,14 +85,10 @@ async function onPlatformatic(): Promise<FailedStartSubject> {
       ...port,
       ask: (ask, given) =>
         port.ask((view) => ask(withFailingStep(view, { steps: VIEW }, () => step)), given),
-      createSource: (given) =>
-        new PulledSource({
-          ...given,
-          create: (each, events) => {
-            const consumer = new PlatformaticConsumer(options, each, events)
-            return withFailingStep(consumer, { steps: PULLED }, () => step)
-          },
-        }),
+      consumers: () => (given, events) => {
+        const consumer = new PlatformaticConsumer(options, given, events)
+        return withFailingStep(consumer, { steps: PULLED }, () => step)
+      },
     })
   return {
     errors: GROUP_ERRORS,

@@ -1,7 +1,7 @@
 import type { GuardPort } from '@onceward/core/adapter'
 import type { Runtime } from '@onceward/core/ports'
 import type { KafkaRecord } from '../delivery.ts'
-import type { OpenBatch, Partition } from '../offsets.ts'
+import type { Partition } from '../offsets.ts'
 import type { ConsumerSettings } from '../options.ts'
 import type { RecordSender } from './producers.ts'
 
@@ -18,8 +18,8 @@ export interface KafkaClientPort {
     ask: (cluster: ClusterView) => Promise<Answer>,
     options: AskOptions,
   ) => Promise<Answer>
-  /** The consumers of one consumption, one after the other. */
-  readonly createSource: (options: SourceOptions) => RecordSource
+  /** For one consumption, whose consumers are made one after the other. */
+  readonly consumers: () => CreatePulled
   /** A producer with the settings of this client, for dead letters whose `producer` was left out. */
   readonly createSender?: (() => OwnSender) | undefined
 }
@@ -56,63 +56,6 @@ export interface Unseen {
 }
 
 export type TopicConfigs = ReadonlyMap<string, ReadonlyMap<string, string>>
-
-export interface SourceOptions {
-  readonly port: GuardPort
-  readonly settings: ConsumerSettings
-  /** Records may run now. */
-  readonly onRunnable: () => void
-  /** The consumer has partitions of these topics. */
-  readonly onJoined: (topics: readonly string[]) => void
-}
-
-/** What `receive.ts` runs: a consumer that is made again each time it ends. */
-export interface RecordSource {
-  readonly batches: RecordBatches
-  /** What is not consumed although the consumer runs. */
-  readonly notice: string | undefined
-  /** Runs one consumer. Resolves with what ended it: an error, or {@link AGAIN}. Never rejects. */
-  live(life: ConsumerLife): Promise<unknown>
-  /** Leaves the group, in bounded time. Never rejects. */
-  letGo(): Promise<void>
-}
-
-/** Not a failure: the next consumer subscribes to other topics. */
-export const AGAIN: unique symbol = Symbol('again')
-
-export interface ConsumerLife {
-  /** The consumer joined its group. */
-  readonly onJoined: () => void
-  /** The broker has answered. */
-  readonly onAnswered: () => void
-  /** Whether no consumer is wanted any more. */
-  readonly isStopped: () => boolean
-}
-
-/** The records that were fetched and are not settled. */
-export interface RecordBatches {
-  readonly clusterId: string | undefined
-  readonly open: readonly OpenBatch[]
-  /** True during a rebalance: nothing may start. */
-  readonly isHeld: boolean
-  /** Soon after an assignment another member may have started the records. On the monotonic clock. */
-  readonly suspectUntilMs: number
-  readonly settleFailures: number
-  readonly notice: string | undefined
-  readonly inFlight: number
-  /** Commits the progress of the batch, and returns whether nothing is left to commit. Never rejects. */
-  commit(batch: OpenBatch): Promise<boolean>
-  /** Records of the batch were settled or postponed. */
-  met(batch: OpenBatch): void
-  /** Starts nothing more. */
-  clear(): void
-  /** Resolves when nothing runs and every offset was committed, once {@link clear} was called. Never rejects. */
-  ended(): Promise<void>
-  /** Aborts running handlers. */
-  abort(): void
-}
-
-// A client that is asked for records gives the following, and `clients/pulled/` makes a RecordSource of it.
 
 /** The next offset to be read, or to be committed: every record before it is done. */
 export interface Position extends Partition {
@@ -163,7 +106,7 @@ export interface PulledConsumer {
 export interface PulledEvents {
   /**
    * The group was joined: these partitions came, or none. Nothing of them is fetched before the answer, which has called
-   * {@link PulledConsumer.seek} for each.
+   * {@link PulledConsumer.seek} for each. Never rejects.
    *
    * @param isNewMember - The member has a new id, so others may have had all of its partitions meanwhile.
    */
@@ -183,8 +126,13 @@ export interface PulledEvents {
   readonly onEnded: (error: unknown) => void
 }
 
-/** How a consumer is made for `clients/pulled/`. */
-export type CreatePulled = (options: SourceOptions, events: PulledEvents) => PulledConsumer
+export interface PulledOptions {
+  readonly port: GuardPort
+  readonly settings: ConsumerSettings
+}
+
+/** How a consumer is made. */
+export type CreatePulled = (options: PulledOptions, events: PulledEvents) => PulledConsumer
 
 /** Asks for topics by name, or for all that this client may describe. */
 export type TopicLook = (topics: readonly string[] | 'all') => Promise<TopicIds | undefined>

@@ -1,13 +1,14 @@
 import type { Delivery } from '@onceward/core'
-import { copyDelivery } from '@onceward/core/adapter'
+import { copyDelivery, type Delivered } from '@onceward/core/adapter'
 import { type KafkaRecord, laneOf, toDelivery } from '../delivery.ts'
-import type { InHand } from '../offsets.ts'
 
 /** An unsettled record. Its delivery is made when it starts, because a fetch may bring thousands of records at once. */
-export class RecordInHand implements InHand {
+export class RecordInHand implements Delivered {
   readonly record: KafkaRecord
+  /** Of the key, the value and the headers. */
   readonly bytes: number
-  state: InHand['state'] = 'waiting'
+  state: 'waiting' | 'running' | 'settled' = 'waiting'
+  /** When it may run, on the monotonic clock; infinite if it will not be started here any more. */
   dueMs = 0
   readonly #clusterId: string | undefined
   readonly #place: Delivery['place']
@@ -23,6 +24,7 @@ export class RecordInHand implements InHand {
     this.#place = place
   }
 
+  /** Records of one lane run in order. */
   get lane(): string | undefined {
     this.#lane ??= laneOf(this.record.message)
     return this.#lane
@@ -33,15 +35,18 @@ export class RecordInHand implements InHand {
     return this.#delivery
   }
 
+  /** The next run gets another delivery, marked as redelivered. */
   suspect(): void {
     this.#isSuspect = true
     this.forget()
   }
 
+  /** The delivery is not needed any more. It keeps the answer of the broker in memory that brought its record. */
   forget(): void {
     this.#delivery = undefined
   }
 
+  /** The next run counts one delivery more. Kafka keeps no delivery count, and a record without an event key has no row, so the adapter counts. */
   countFailure(): void {
     this.#failures += 1
   }

@@ -71,7 +71,7 @@ async function connected(
   const rdkafka = { KafkaConsumer, AdminClient: { createFrom: () => ({}) } } as never
   const consumer = new ConfluentConsumer(
     { config: { 'bootstrap.servers': 'x', ...own }, rdkafka },
-    { port, settings, onRunnable: () => undefined, onJoined: () => undefined },
+    { port, settings },
     events,
   )
   await consumer.connect()

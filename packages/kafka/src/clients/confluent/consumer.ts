@@ -7,9 +7,10 @@ import type {
   Position,
   PulledConsumer,
   PulledEvents,
-  SourceOptions,
+  PulledOptions,
   TopicIds,
 } from '../port.ts'
+import { withOffsets } from '../pulled/assignment.ts'
 import { CALL_MS, Cluster } from './cluster.ts'
 import { Commits } from './commits.ts'
 import { type ConfluentConfig, consumerConfig } from './config.ts'
@@ -49,7 +50,7 @@ const ASSIGN = -175
  * - No call may be under way when the client disconnects: librdkafka is freed under it.
  */
 export class ConfluentConsumer implements PulledConsumer {
-  readonly #options: SourceOptions
+  readonly #options: PulledOptions
   readonly #events: PulledEvents
   readonly #rdkafka: Rdkafka
   readonly #config: RdConfig
@@ -81,7 +82,7 @@ export class ConfluentConsumer implements PulledConsumer {
 
   constructor(
     { config, rdkafka }: { readonly config: ConfluentConfig; readonly rdkafka: Rdkafka },
-    options: SourceOptions,
+    options: PulledOptions,
     events: PulledEvents,
   ) {
     const { port, settings } = options
@@ -137,8 +138,10 @@ export class ConfluentConsumer implements PulledConsumer {
       this.#rd.committed([...partitions], CALL_MS, done),
     )
     this.#answered()
-    return found.flatMap(({ topic, partition, offset = -1 }) =>
-      offset < 0 ? [] : [{ topic, partition, offset: BigInt(offset) }],
+    return withOffsets(
+      found.map(({ topic, partition, offset }) => ({
+        ...{ topic, partition, offset: BigInt(offset ?? -1) },
+      })),
     )
   }
 

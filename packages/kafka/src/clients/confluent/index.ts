@@ -2,7 +2,6 @@ import { refuseProblems, withTimeout } from '@onceward/core/adapter'
 import type { ConsumerSettings } from '../../options.ts'
 import { handleOf, type KafkaClientHandle } from '../handle.ts'
 import type { KafkaClientPort } from '../port.ts'
-import { PulledSource } from '../pulled/pulled-source.ts'
 import { Cluster } from './cluster.ts'
 import { type ConfluentConfig, checkConfig, clientConfig } from './config.ts'
 import { ConfluentConsumer } from './consumer.ts'
@@ -74,12 +73,9 @@ const confluentClient = (config: ConfluentConfig): KafkaClientPort => ({
       void asking.catch(() => undefined).finally(() => admin.disconnect())
     }
   },
-  createSource: (options) => {
+  consumers: () => {
     const rdkafka = loadRdkafka()
-    return new PulledSource({
-      ...options,
-      create: (each, events) => new ConfluentConsumer({ config, rdkafka }, each, events),
-    })
+    return (options, events) => new ConfluentConsumer({ config, rdkafka }, options, events)
   },
   createSender: () => new ConfluentSender(config),
 })

@@ -8,9 +8,10 @@ import type {
   Position,
   PulledConsumer,
   PulledEvents,
-  SourceOptions,
+  PulledOptions,
   TopicLook,
 } from '../port.ts'
+import { byTopic, withOffsets } from '../pulled/assignment.ts'
 import { sharedGroup } from '../shared-group.ts'
 import { hideAborted } from './aborted.ts'
 import { Feed } from './feed.ts'
@@ -32,7 +33,7 @@ const WAIT_MS = 500
 
 /** A consumer of kafkajs: its group, its requests, and the records that it brings. */
 export class KafkajsConsumer implements PulledConsumer {
-  readonly #options: SourceOptions
+  readonly #options: PulledOptions
   readonly #before: Before
   readonly #consumer: Consumer
   readonly #clusterOf: () => Cluster | undefined
@@ -47,7 +48,7 @@ export class KafkajsConsumer implements PulledConsumer {
 
   constructor(
     kafka: Pick<KafkaClient, 'consumer'>,
-    options: SourceOptions,
+    options: PulledOptions,
     events: PulledEvents,
     before: Before,
   ) {
@@ -66,13 +67,6 @@ export class KafkajsConsumer implements PulledConsumer {
       sessionMs: settings.consumer.sessionTimeout,
       events: {
         ...events,
-        onAssigned: async (partitions, isNewMember) => {
-          try {
-            await events.onAssigned(partitions, isNewMember)
-          } catch (error) {
-            this.#end(error)
-          }
-        },
         onLost: (partitions) => {
           this.#drop(partitions)
           events.onLost(partitions)
@@ -130,7 +124,10 @@ export class KafkajsConsumer implements PulledConsumer {
     const { groupId } = this.#options.settings.consumer
     const found = await this.#ask(async () => {
       const coordinator: unknown = await this.#cluster.findGroupCoordinator({ groupId })
-      return (coordinator as Coordinator).offsetFetch({ groupId, topics: byTopic(partitions) })
+      return (coordinator as Coordinator).offsetFetch({
+        groupId,
+        topics: byTopic(partitions, numbered),
+      })
     })
     return positionsOf(found.responses)
   }
@@ -218,7 +215,7 @@ export class KafkajsConsumer implements PulledConsumer {
     partitions: readonly Partition[],
     fromBeginning: boolean,
   ): Promise<readonly Position[]> {
-    const asked = byTopic(partitions).map((each) => ({ ...each, fromBeginning }))
+    const asked = byTopic(partitions, numbered).map((each) => ({ ...each, fromBeginning }))
     return positionsOf(await this.#ask(() => this.#cluster.fetchTopicsOffset(asked as never)))
   }
 
@@ -262,14 +259,10 @@ export class KafkajsConsumer implements PulledConsumer {
 type Offsets = Awaited<ReturnType<Coordinator['offsetFetch']>>['responses']
 
 const positionsOf = (offsets: Offsets): readonly Position[] =>
-  offsets.flatMap(({ topic, partitions }) =>
-    partitions.flatMap(({ partition, offset }) =>
-      BigInt(offset) < 0n ? [] : [{ topic, partition, offset: BigInt(offset) }],
+  withOffsets(
+    offsets.flatMap(({ topic, partitions }) =>
+      partitions.map(({ partition, offset }) => ({ topic, partition, offset: BigInt(offset) })),
     ),
   )
 
-const byTopic = (partitions: readonly Partition[]) =>
-  [...Map.groupBy(partitions, ({ topic }) => topic)].map(([topic, each]) => ({
-    topic,
-    partitions: each.map(({ partition }) => ({ partition })),
-  }))
+const numbered = ({ partition }: Partition): { readonly partition: number } => ({ partition })

@@ -9,6 +9,7 @@ import type { KafkaConsumer } from '../../client.ts'
 import { rebalanceIn } from '../../errors.ts'
 import { nameOf, type Partition } from '../../offsets.ts'
 import type { Fetched, Position, PulledEvents } from '../port.ts'
+import { Assignment, byTopic, partitionsOf } from '../pulled/assignment.ts'
 
 /** What a consumer of kafkajs brings and tells. */
 export interface FeedEvents
@@ -34,13 +35,11 @@ export interface FeedOptions {
  */
 export class Feed {
   readonly #options: FeedOptions
-  #memberId: string | undefined
-  #owned: ReadonlyMap<string, Partition> = new Map()
+  readonly #assignment: Assignment
   /** What is read next of each partition. */
   readonly #next = new Map<string, bigint>()
   readonly #paused = new Map<string, Partition>()
   #joins = 0
-  #assigning: Promise<void> = Promise.resolve()
   #isOver = false
   #commit: EachBatchPayload['commitOffsetsIfNecessary'] | undefined
   /** A rebalance was noticed, and no join has ended it. */
@@ -53,6 +52,7 @@ export class Feed {
   constructor(options: FeedOptions) {
     this.#options = options
     const { consumer, events } = options
+    this.#assignment = new Assignment(events)
     const { CRASH, END_BATCH_PROCESS, FETCH, GROUP_JOIN, HEARTBEAT, REBALANCING } = consumer.events
     consumer.on(GROUP_JOIN, ({ payload }) => this.#joined(payload))
     consumer.on(REBALANCING, () => {
@@ -80,19 +80,15 @@ export class Feed {
     return this.#nowMs - this.#beatAtMs
   }
 
-  #owns(partition: Partition): boolean {
-    return this.#owned.has(nameOf(partition))
-  }
-
   /** For `consumer.run`. It rejects only with an error that makes kafkajs join. */
   readonly eachBatch = async (payload: EachBatchPayload): Promise<void> => {
     const { batch } = payload
     const joins = this.#joins
-    await this.#assigning
+    await this.#assignment.told
     await this.#refuseIfRebalancing(payload)
     // Fetched before a join, whose partitions and positions are others, or before a seek that is not carried out yet.
     const isUnwanted = (): boolean =>
-      this.#isOver || joins !== this.#joins || payload.isStale() || !this.#owns(batch)
+      this.#isOver || joins !== this.#joins || payload.isStale() || !this.#assignment.owns(batch)
     if (isUnwanted()) return
     const from = BigInt(fetchedOffsetOf(batch))
     if (from < (this.#next.get(nameOf(batch)) ?? from)) {
@@ -131,9 +127,8 @@ export class Feed {
   /** As this member in its present generation. */
   async commit(positions: readonly Position[]): Promise<void> {
     if (this.#commit === undefined) throw new NotJoinedError()
-    const topics = [...Map.groupBy(positions, ({ topic }) => topic)].map(([topic, each]) => ({
-      topic,
-      partitions: each.map(({ partition, offset }) => ({ partition, offset: String(offset) })),
+    const topics = byTopic(positions, ({ partition, offset }) => ({
+      ...{ partition, offset: String(offset) },
     }))
     await this.#commit({ topics })
   }
@@ -152,7 +147,7 @@ export class Feed {
   seek(positions: readonly Position[]): void {
     for (const each of positions) {
       // kafkajs would keep the position until the partition comes again (K10).
-      if (!this.#owns(each)) continue
+      if (!this.#assignment.owns(each)) continue
       this.#next.set(nameOf(each), each.offset)
       this.#options.consumer.seek({ ...each, offset: String(each.offset) })
     }
@@ -175,47 +170,28 @@ export class Feed {
 
   #joined({ memberAssignment, memberId }: ConsumerGroupJoinEvent['payload']): void {
     if (this.#isOver) return
-    const { events } = this.#options
-    const now = new Map(
-      Object.entries(memberAssignment).flatMap(([topic, partitions]) =>
-        partitions.map(
-          (partition) => [nameOf({ topic, partition }), { topic, partition }] as const,
-        ),
-      ),
-    )
-    const isNewMember = this.#memberId !== undefined && memberId !== this.#memberId
-    const gone = [...this.#owned].filter(([name]) => isNewMember || !now.has(name))
-    const came = [...now].filter(([name]) => isNewMember || !this.#owned.has(name))
+    const owned = partitionsOf(Object.entries(memberAssignment))
+    const change = this.#assignment.change(memberId, owned)
     this.#joins += 1
-    this.#memberId = memberId
-    this.#owned = now
     this.#missesJoin = false
     this.#generation = undefined
     this.#beatAtMs = this.#nowMs
     this.#heardAtMs = this.#nowMs
-    this.#forget(gone.map(([, partition]) => partition))
+    this.#forget(change.gone)
     // kafkajs is at the committed offsets again.
-    for (const [name, offset] of this.#next) {
-      const partition = now.get(name)
-      if (partition) this.#options.consumer.seek({ ...partition, offset: String(offset) })
+    for (const partition of owned) {
+      const offset = this.#next.get(nameOf(partition))
+      if (offset === undefined) continue
+      this.#options.consumer.seek({ ...partition, offset: String(offset) })
     }
-    const lost = gone.map(([, partition]) => partition)
-    const partitions = came.map(([, partition]) => partition)
-    this.#assigning = this.#assigning.then(async () => {
-      // Those that an assignment before has brought only now.
-      events.onLost(lost)
-      await events.onAssigned(
-        partitions.filter((each) => this.#owns(each)),
-        isNewMember,
-      )
-    })
+    this.#assignment.tell(change)
   }
 
   #crashed(): void {
     this.#commit = undefined
     const { events } = this.#options
-    this.#forget([...this.#owned.values()])
-    this.#owned = new Map()
+    this.#forget(this.#assignment.owned)
+    this.#assignment.clear()
     if (!this.#isOver) events.onHeld(false)
   }
 

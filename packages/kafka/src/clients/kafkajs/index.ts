@@ -1,6 +1,5 @@
 import type { KafkaAdmin, KafkaClient } from '../../client.ts'
 import type { ClusterView, KafkaClientPort } from '../port.ts'
-import { PulledSource } from '../pulled/pulled-source.ts'
 import { askCluster, lookOnlyAt, topicNames, unseenAmong } from './ask-cluster.ts'
 import { type Before, KafkajsConsumer } from './consumer.ts'
 import { consumerOf } from './group.ts'
@@ -14,12 +13,9 @@ export const kafkajsClient = (kafka: KafkaClient): KafkaClientPort => ({
   check: () => undefined,
   ask: (ask, { groupId, runtime }) =>
     askCluster(kafka, runtime, (admin) => ask(viewOf(kafka, groupId, admin))),
-  createSource: (options) => {
+  consumers: () => {
     const before: Before = {}
-    return new PulledSource({
-      ...options,
-      create: (source, events) => new KafkajsConsumer(kafka, source, events, before),
-    })
+    return (options, events) => new KafkajsConsumer(kafka, options, events, before)
   },
 })
 

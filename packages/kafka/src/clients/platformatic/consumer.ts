@@ -1,14 +1,15 @@
 import { Admin, Consumer, type ConsumerOptions, type MessagesStream } from '@platformatic/kafka'
-import { nameOf, type Partition } from '../../offsets.ts'
+import type { Partition } from '../../offsets.ts'
 import type { ConsumerSettings } from '../../options.ts'
 import type {
   Fetched,
   Position,
   PulledConsumer,
   PulledEvents,
-  SourceOptions,
+  PulledOptions,
   TopicLook,
 } from '../port.ts'
+import { Assignment, byTopic, partitionsOf, withOffsets } from '../pulled/assignment.ts'
 import { signatureOf } from '../shared-group.ts'
 import { Fetches } from './fetches.ts'
 import type { PlatformaticOptions } from './options.ts'
@@ -30,24 +31,22 @@ const placeTaken = (id: string): string =>
 /** A consumer of `@platformatic/kafka`: its group, its requests, and positions of our own. */
 export class PlatformaticConsumer implements PulledConsumer {
   readonly topicIds: TopicLook
-  readonly #options: SourceOptions
+  readonly #options: PulledOptions
   readonly #events: PulledEvents
   readonly #client: PlatformaticOptions
   readonly #consumer: Consumer
   readonly #fetches: Fetches
   #admin: Admin | undefined
   #stream: MessagesStream<Bytes, Bytes, Bytes, Bytes> | undefined
-  /** The partitions as the group last said, and of which member. */
-  #owned = new Map<string, Partition>()
-  #memberId: string | undefined
+  readonly #assignment: Assignment
   #takenUntilMs = Number.NEGATIVE_INFINITY
-  #assigning: Promise<void> = Promise.resolve()
   #isOver = false
 
-  constructor(client: PlatformaticOptions, options: SourceOptions, events: PulledEvents) {
+  constructor(client: PlatformaticOptions, options: PulledOptions, events: PulledEvents) {
     this.#client = client
     this.#options = options
     this.#events = events
+    this.#assignment = new Assignment(events)
     const { port, settings } = options
     const { maxBytes = 10_485_760, maxBytesPerPartition = 1_048_576 } = settings.consumer
     const { maxWaitTimeInMs: maxWaitTime, minBytes = 1 } = settings.consumer
@@ -99,7 +98,9 @@ export class PlatformaticConsumer implements PulledConsumer {
 
   async committed(partitions: readonly Partition[]): Promise<readonly Position[]> {
     if (partitions.length === 0) return []
-    const found = await this.#consumer.listCommittedOffsets({ topics: byTopic(partitions) })
+    const found = await this.#consumer.listCommittedOffsets({
+      topics: byTopic(partitions, numberOf),
+    })
     return positionsOf(partitions, found)
   }
 
@@ -115,7 +116,7 @@ export class PlatformaticConsumer implements PulledConsumer {
     partitions: readonly Partition[],
     timestamp: bigint,
   ): Promise<readonly Position[]> {
-    const topics = byTopic(partitions)
+    const topics = byTopic(partitions, numberOf)
     const found = await this.#consumer.listOffsets({
       topics: topics.map(({ topic }) => topic),
       partitions: Object.fromEntries(topics.map((each) => [each.topic, each.partitions])),
@@ -151,7 +152,7 @@ export class PlatformaticConsumer implements PulledConsumer {
   }
 
   async seek(positions: readonly Position[]): Promise<void> {
-    this.#fetches.seek(positions.filter((each) => this.#owned.has(nameOf(each))))
+    this.#fetches.seek(positions.filter((each) => this.#assignment.owns(each)))
   }
 
   fetch(most: number): Promise<readonly Fetched[]> {
@@ -174,8 +175,8 @@ export class PlatformaticConsumer implements PulledConsumer {
    */
   async commit(positions: readonly Position[]): Promise<void> {
     const { memberId } = this.#consumer
-    const isMember = this.#consumer.isActive() && memberId === this.#memberId
-    if (!(isMember && positions.every((each) => this.#owned.has(nameOf(each))))) {
+    const isMember = this.#consumer.isActive() && memberId === this.#assignment.memberId
+    if (!(isMember && positions.every((each) => this.#assignment.owns(each)))) {
       throw new NoMemberError()
     }
     const offsets = positions.map(({ topic, partition, offset }) => {
@@ -227,30 +228,16 @@ export class PlatformaticConsumer implements PulledConsumer {
   #sync(isJoin = false): void {
     const { assignments, memberId } = this.#consumer
     if (assignments === null || memberId === null || this.#isOver) return
-    const now = new Map(
-      assignments.flatMap(({ topic, partitions }) =>
-        partitions.map(
-          (partition) => [nameOf({ topic, partition }), { topic, partition }] as const,
-        ),
-      ),
-    )
-    const isFirst = this.#memberId === undefined
-    const isNewMember = !isFirst && memberId !== this.#memberId
-    const gone = [...this.#owned].filter(([name]) => isNewMember || !now.has(name))
-    const came = [...now].filter(([name]) => isNewMember || !this.#owned.has(name))
-    this.#memberId = memberId
+    const isFirst = this.#assignment.memberId === undefined
+    const owned = partitionsOf(assignments.map(({ topic, partitions }) => [topic, partitions]))
+    const change = this.#assignment.change(memberId, owned)
+    const { came, gone, isNewMember } = change
     if (isNewMember) this.#noteTaken()
-    this.#owned = now
-    const lost = gone.map(([, partition]) => partition)
-    if (lost.length > 0) {
-      this.#fetches.drop(lost)
-      this.#events.onLost(lost)
+    if (gone.length > 0) {
+      this.#fetches.drop(gone)
+      this.#events.onLost(gone)
     }
-    if (came.length + gone.length === 0 && !isFirst && !isJoin) return
-    const partitions = came.map(([, partition]) => partition)
-    this.#assigning = this.#assigning
-      .then(() => this.#events.onAssigned(partitions, isNewMember))
-      .catch((error: unknown) => this.#end(error))
+    if (came.length + gone.length > 0 || isFirst || isJoin) this.#assignment.tell(change)
   }
 
   /** A static member keeps its id. The client joins again under another one, and takes the place back. */
@@ -301,22 +288,15 @@ function groupOptions(
   return { heartbeatInterval, protocols, rebalanceTimeout, sessionTimeout } as Partial<Own>
 }
 
-function byTopic(
-  partitions: readonly Partition[],
-): { readonly topic: string; readonly partitions: number[] }[] {
-  const topics = Map.groupBy(partitions, ({ topic }) => topic)
-  return [...topics].map(([topic, each]) => ({
-    topic,
-    partitions: each.map(({ partition }) => partition),
-  }))
-}
+const numberOf = ({ partition }: Partition): number => partition
 
 function positionsOf(
   partitions: readonly Partition[],
   found: ReadonlyMap<string, readonly bigint[]>,
 ): readonly Position[] {
-  return partitions.flatMap(({ topic, partition }) => {
-    const offset = found.get(topic)?.[partition] ?? NO_OFFSET
-    return offset < 0n ? [] : [{ topic, partition, offset }]
-  })
+  return withOffsets(
+    partitions.map(({ topic, partition }) => ({
+      ...{ topic, partition, offset: found.get(topic)?.[partition] ?? NO_OFFSET },
+    })),
+  )
 }

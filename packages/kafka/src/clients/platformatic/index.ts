@@ -5,7 +5,6 @@ import type { ConsumerSettings } from '../../options.ts'
 import { handleOf, type KafkaClientHandle } from '../handle.ts'
 import type { KafkaClientPort } from '../port.ts'
 import { senderThrough } from '../producers.ts'
-import { PulledSource } from '../pulled/pulled-source.ts'
 import { PlatformaticConsumer } from './consumer.ts'
 import type { PlatformaticOptions } from './options.ts'
 import { viewOf } from './view.ts'
@@ -64,11 +63,7 @@ const portOf = (client: PlatformaticOptions): KafkaClientPort => ({
       await endsWithin(runtime, admin.close(), CLOSE_MS)
     }
   },
-  createSource: (options) =>
-    new PulledSource({
-      ...options,
-      create: (source, events) => new PlatformaticConsumer(client, source, events),
-    }),
+  consumers: () => (options, events) => new PlatformaticConsumer(client, options, events),
   createSender: () => {
     const producer = new Producer(client)
     return { ...senderThrough(producer), close: () => producer.close() }

@@ -1,6 +1,6 @@
 import type { PartitionFence } from '@onceward/core/ports'
 import type { KafkaRecord } from '../../delivery.ts'
-import { type InHand, type OpenBatch, Progress } from '../../offsets.ts'
+import { type Partition, Progress } from '../../offsets.ts'
 import type { Fetched, Position } from '../port.ts'
 import { RecordInHand } from '../record-in-hand.ts'
 
@@ -23,13 +23,15 @@ export interface PulledBatchOptions {
 const FEW = 500
 
 /** The unsettled records of a partition, from its assignment until it goes. */
-export class PulledBatch implements OpenBatch {
+export class PulledBatch implements Partition {
   readonly topic: string
   readonly partition: number
   readonly progress: Progress
+  /** Aborted when no more of its records may start. */
   readonly stop: AbortController = new AbortController()
+  /** Aborted when its running handlers exceeded the drain time or lost their partition. */
   readonly abort: AbortController = new AbortController()
-  lastKnownAtMs: number
+  /** Its offset is being committed before more of its records start. */
   isCommitting = false
   /** The client was asked to fetch none of it. */
   isPaused = false
@@ -45,7 +47,6 @@ export class PulledBatch implements OpenBatch {
   constructor(start: Start, options: PulledBatchOptions) {
     this.topic = start.topic
     this.partition = start.partition
-    this.lastKnownAtMs = options.nowMs
     this.#clusterId = options.clusterId
     this.#next = start.offset
     this.#committed = start.isCommitted ? start.offset : undefined
@@ -68,7 +69,7 @@ export class PulledBatch implements OpenBatch {
     return records.every(({ message }, index) => Number(message.offset) === first + index)
   }
 
-  #itemsOf(records: readonly KafkaRecord[], first: number): readonly InHand[] {
+  #itemsOf(records: readonly KafkaRecord[], first: number): readonly RecordInHand[] {
     const fence = this.#fence
     if (fence === undefined) return records.map((each) => new RecordInHand(each, this.#clusterId))
     let from = first
@@ -131,6 +132,7 @@ export class PulledBatch implements OpenBatch {
     return this.isLost ? this.progress.running : this.progress.unsettled
   }
 
+  /** Its records do not run, and will not. */
   get isOver(): boolean {
     const { isComplete, running } = this.progress
     return isComplete || (running === 0 && (this.isLost || this.stop.signal.aborted))

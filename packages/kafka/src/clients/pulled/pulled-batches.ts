@@ -1,7 +1,7 @@
 import { endsWithin, type GuardPort } from '@onceward/core/adapter'
-import { nameOf, type OpenBatch, type Partition } from '../../offsets.ts'
+import { nameOf, type Partition } from '../../offsets.ts'
 import type { Settings } from '../../options.ts'
-import type { Fetched, RecordBatches } from '../port.ts'
+import type { Fetched } from '../port.ts'
 import { Suspicion } from '../suspicion.ts'
 import { PulledBatch, type Start } from './pulled-batch.ts'
 import { PulledCommits, type ReadingConsumer } from './pulled-commits.ts'
@@ -22,7 +22,7 @@ export interface PulledBatchesOptions {
 }
 
 /** The unsettled records of a consumer that is asked for them, from the fetch to the commit of their offset. */
-export class PulledBatches implements RecordBatches {
+export class PulledBatches {
   clusterId: string | undefined
   readonly #options: PulledBatchesOptions
   readonly #commits: PulledCommits
@@ -48,10 +48,12 @@ export class PulledBatches implements RecordBatches {
     return [...this.#owned.values()].filter(({ progress }) => progress.unsettled > 0)
   }
 
+  /** True during a rebalance: nothing may start. */
   get isHeld(): boolean {
     return this.#isHeld
   }
 
+  /** Soon after an assignment another member may have started the records. On the monotonic clock. */
   get suspectUntilMs(): number {
     return this.#suspicion.untilMs
   }
@@ -142,7 +144,6 @@ export class PulledBatches implements RecordBatches {
       if (batch === undefined || batch.isRefused || this.#isStopping) continue
       if (!batch.isFirst) this.#suspicion.fetched(batch, nowMs)
       batch.append(each)
-      batch.lastKnownAtMs = nowMs
     }
     if (fetched.length === 0) return
     this.#pauseFull()
@@ -182,29 +183,33 @@ export class PulledBatches implements RecordBatches {
     this.#isHeld = false
   }
 
+  /** Starts nothing more. */
   clear(): void {
     this.#isStopping = true
     for (const batch of this.#owned.values()) batch.stop.abort()
     this.#settleIdle()
   }
 
+  /** Resolves when nothing runs and every offset was committed, once {@link clear} was called. Never rejects. */
   ended(): Promise<void> {
     return this.#idle.promise
   }
 
-  commit(batch: OpenBatch): Promise<boolean> {
-    return this.#commits.commit([batch as PulledBatch])
+  /** Commits the progress of the batch, and returns whether nothing is left to commit. Never rejects. */
+  commit(batch: PulledBatch): Promise<boolean> {
+    return this.#commits.commit([batch])
   }
 
-  met(batch: OpenBatch): void {
-    const own = batch as PulledBatch
-    if (!(own.settled() || own.isLost)) this.#options.onFenced?.()
-    if (own.isPaused) this.#resume(own)
-    if (own.progress.running === 0) this.#waiting.get(own)?.()
-    if (own.isOver) this.#ending.delete(own)
+  /** Records of the batch were settled or postponed. */
+  met(batch: PulledBatch): void {
+    if (!(batch.settled() || batch.isLost)) this.#options.onFenced?.()
+    if (batch.isPaused) this.#resume(batch)
+    if (batch.progress.running === 0) this.#waiting.get(batch)?.()
+    if (batch.isOver) this.#ending.delete(batch)
     if (this.#isStopping) this.#settleIdle()
   }
 
+  /** Aborts running handlers. */
   abort(): void {
     for (const batch of this.#all) batch.abort.abort()
   }
