@@ -8,23 +8,19 @@ import {
   type Publish,
 } from '@onceward/core/ports'
 import type { SqsApi } from './client.ts'
+import { allowed, MOST_ATTRIBUTES, textAttribute } from './clients/attributes.ts'
 import { sqsMessage } from './delivery.ts'
 import { classifyError } from './errors.ts'
 import { isFifo, type Settings } from './options.ts'
 
 type Attributes = Readonly<Record<string, MessageAttributeValue>>
 
-/** SQS: attributes of one message. */
-const MOST_ATTRIBUTES = 10
 /** What a copy cannot have as its own, because SQS would take the copy for the original or for another one's copy. */
 const DEDUPLICATION_ID = 'x-onceward-deduplication-id'
 const GROUP_ID = 'x-onceward-group-id'
 const CARRIED: readonly string[] = [DEDUPLICATION_ID, GROUP_ID]
 /** From here on an error of another name may mean the size too: the smallest limit that servers have is 256 KiB. */
 const LARGE_BYTES = 200 * 1_024
-
-/** What the SQS API refuses in a text. */
-const NOT_ALLOWED = /[^\t\n\r\u{20}-\u{D7FF}\u{E000}-\u{FFFD}\u{10000}-\u{10FFFF}]/gu
 
 export function placeOf(api: Pick<SqsApi, 'send'>, { deadLetter }: Settings): DeadLetterPlace {
   if (deadLetter === undefined) return { kind: 'record' }
@@ -105,7 +101,7 @@ function attributesOf(letter: DeadLetter): Attributes {
   }
   const ours = Object.entries(reasons).map(([name, value]): [string, MessageAttributeValue] => [
     name,
-    textAttribute(value),
+    textAttribute(allowed(value)),
   ])
   return Object.fromEntries([...originals, ...ours].slice(0, MOST_ATTRIBUTES))
 }
@@ -114,17 +110,13 @@ function originalAttributes(delivery: Delivery): Attributes {
   const live = sqsMessage(delivery)
   const stored = Object.entries(delivery.headers).flatMap(
     ([name, value]): [string, MessageAttributeValue][] =>
-      value === undefined || value === '' ? [] : [[name, textAttribute(value)]],
+      value === undefined || value === '' ? [] : [[name, textAttribute(allowed(value))]],
   )
   const entries = live === undefined ? stored : Object.entries(live.MessageAttributes ?? {})
   // Attributes of an earlier dead letter would contradict the new ones.
   const isOwn = ([name]: readonly [string, unknown]): boolean =>
     !(isDeadLetterHeader(name) || CARRIED.includes(name.toLowerCase()))
   return Object.fromEntries(entries.filter(isOwn))
-}
-
-function textAttribute(value: string): MessageAttributeValue {
-  return { DataType: 'String', StringValue: value.replaceAll(NOT_ALLOWED, '\u{FFFD}') }
 }
 
 function sizeOf({ MessageBody, MessageAttributes }: SendMessageCommandInput): number {

@@ -1,26 +1,19 @@
 import { createHash } from 'node:crypto'
-import {
-  type MessageAttributeValue,
-  SendMessageBatchCommand,
-  type SendMessageBatchRequestEntry,
-} from '@aws-sdk/client-sqs'
+import { SendMessageBatchCommand, type SendMessageBatchRequestEntry } from '@aws-sdk/client-sqs'
 import type { Confirmation, Destination, OutgoingMessage } from '@onceward/core'
 import { outgoingHeaders, refuseUnfitClient, refuseUnknownNames } from '@onceward/core/adapter'
 import { ENTRIES, type SqsClient } from '../client.ts'
 import { classifyError } from '../errors.ts'
 import { isFifo } from '../options.ts'
+import { isAllowed, MOST_ATTRIBUTES, textAttribute } from './attributes.ts'
 
 /** Options of {@link sqsDestination}. */
 export interface SqsDestinationOptions {
   readonly queueUrl: string
 }
 
-/** SQS: attributes of one message. */
-const MOST_ATTRIBUTES = 10
 /** SQS: a group id. */
 const GROUP_ID = /^[\x21-\x7e]{1,128}$/
-/** What SQS refuses in a body or an attribute. */
-const NOT_ALLOWED = /[^\t\n\r\u{20}-\u{D7FF}\u{E000}-\u{FFFD}\u{10000}-\u{10FFFF}]/u
 const UTF8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 
 /**
@@ -59,7 +52,7 @@ export function sqsDestination(client: SqsClient, options: SqsDestinationOptions
       const answer = await client.send(command, { abortSignal: signal })
       return answersOf(entries, answer)
     } catch (error) {
-      if (!isTooLarge(error)) throw error
+      if (classifyError(error).kind !== 'too-large') throw error
       const [only] = entries
       if (only !== undefined && entries.length === 1)
         return new Map([[only.Id, { refused: error }]])
@@ -76,11 +69,6 @@ export function sqsDestination(client: SqsClient, options: SqsDestinationOptions
       return made.map((one) => ('Id' in one ? answers.get(one.Id) : one))
     },
   }
-}
-
-function isTooLarge(error: unknown): boolean {
-  const name = String(Reflect.get(Object(error), 'name'))
-  return classifyError(error).kind === 'too-large' || name.includes('BatchRequestTooLong')
 }
 
 interface BatchAnswer {
@@ -132,10 +120,12 @@ function toEntry(
   const attributes =
     named.length > MOST_ATTRIBUTES ? named.filter(([name]) => name !== 'traceparent') : named
   if (attributes.length > MOST_ATTRIBUTES) return { refused: new Error(TOO_MANY) }
-  if (attributes.some(([, value]) => NOT_ALLOWED.test(value)))
-    return { refused: new Error(NO_TEXT) }
+  if (attributes.some(([, value]) => !isAllowed(value))) return { refused: new Error(NO_TEXT) }
+  const MessageAttributes = Object.fromEntries(
+    attributes.map(([name, value]) => [name, textAttribute(value)]),
+  )
   return {
-    ...{ Id, MessageBody, MessageAttributes: Object.fromEntries(attributes.map(toAttribute)) },
+    ...{ Id, MessageBody, MessageAttributes },
     ...(isFifo(queueUrl) ? { MessageGroupId: groupOf(key ?? id), MessageDeduplicationId: id } : {}),
   }
 }
@@ -144,15 +134,10 @@ const NO_TEXT =
   'SQS takes text alone, without control characters: send the payload as JSON, or bytes as Base64.'
 const TOO_MANY = `SQS takes ${MOST_ATTRIBUTES} attributes, of which onceward needs four: send fewer headers.`
 
-const toAttribute = ([name, StringValue]: readonly [string, string]): readonly [
-  string,
-  MessageAttributeValue,
-] => [name, { DataType: 'String', StringValue }]
-
 function bodyOf(payload: Uint8Array): string | undefined {
   try {
     const text = UTF8.decode(payload)
-    return text === '' || NOT_ALLOWED.test(text) ? undefined : text
+    return text === '' || !isAllowed(text) ? undefined : text
   } catch {
     return undefined
   }
