@@ -1,4 +1,4 @@
-import { CLIENTS, DIFFERS } from '../packages/kafka/src/fixtures/clients.ts'
+import { CLIENTS, DIFFERS, EXPERIMENTAL } from '../packages/kafka/src/fixtures/clients.ts'
 import { table } from './docs-table.ts'
 
 /** A test of the suite that each client passes. */
@@ -11,7 +11,13 @@ export function kafkaClientTable(suite: string): string {
   if (unknown.length > 0) throw new Error(`No test of the clients is called ${unknown.join(', ')}.`)
   const names = Object.keys(CLIENTS)
   return table(
-    ['', ...names],
+    ['', ...names.map(titleOf)],
     titles.map((title) => [title, ...names.map((name) => DIFFERS[title]?.[name] ?? '✓')]),
   )
 }
+
+const titleOf = (name: string): string =>
+  name.startsWith(EXPERIMENTAL.client) ? `${name} (experimental)` : name
+
+/** That no commit is tested with one of the clients. */
+export const experimentalClient = (): string => EXPERIMENTAL.text

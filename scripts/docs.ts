@@ -7,7 +7,7 @@ import { deadLetterHeaders } from '../packages/core/src/settlement/dead-letter-h
 import { configurationTable } from './docs-configurations.ts'
 import { doubledPicture } from './docs-doubled.ts'
 import { errorTable } from './docs-errors.ts'
-import { kafkaClientTable } from './docs-kafka-clients.ts'
+import { experimentalClient, kafkaClientTable } from './docs-kafka-clients.ts'
 import { stateMachineTable } from './docs-machine.ts'
 import { metricTable } from './docs-metrics.ts'
 import { OPTION_TABLES } from './docs-options.ts'
@@ -43,6 +43,7 @@ const RENDERERS: Readonly<Record<string, (argument: string) => string>> = {
   'state-machine': stateMachineTable,
   'dead-letter-headers': headerList,
   'kafka-clients': () => kafkaClientTable(read('packages/kafka/src/clients/clients.int.test.ts')),
+  'kafka-experimental': experimentalClient,
   metrics: metricTable,
   orms: ormTable,
   'orm-habits': ormHabitTable,

@@ -54,6 +54,22 @@ function suite(name: string): void {
     await Promise.all([second.drain(), third.drain()])
   })
 
+  // Red when the first partition tells of the join: the start of a member without one would not end.
+  test('a member without a partition has started, and reads when another one leaves', async () => {
+    const { topics } = kit
+    const topic = await topics.create(1)
+    const { guard, ran } = members(topic, 8)
+    const start = () => consumeKafka(client(), guard(), { topics: [topic] })
+    const first = await start()
+    const second = await start()
+    expect(second.health()).toMatchObject({ state: 'running' })
+    await first.drain()
+    await topics.send(topic, ['one'])
+    await topics.caughtUp(topic, topic)
+    expect(ran).toEqual(['one'])
+    await second.drain()
+  })
+
   test('a slow record holds back its key, and no other partition', async () => {
     const { topics } = kit
     const topic = await topics.create(3)

@@ -20,7 +20,7 @@ async function connected(
   given: Partial<PulledEvents> = {},
   own: Readonly<Record<string, unknown>> = {},
 ) {
-  const { port } = handMadeGuard()
+  const { clock, port } = handMadeGuard()
   const calls: string[] = []
   const commits: (readonly RdPartition[])[] = []
   const pauses: string[] = []
@@ -43,6 +43,11 @@ async function connected(
     }
     isConnected = () => state.isConnected
     subscribe = () => note('subscribe')
+    committed = (
+      parts: readonly RdPartition[],
+      _: number,
+      done: Callback<readonly RdPartition[]>,
+    ) => done(null, parts)
     incrementalAssign = (parts: readonly RdPartition[]) => note('assign', parts)
     incrementalUnassign = (parts: readonly RdPartition[]) => note('unassign', parts)
     unassign = () => note('unassign all')
@@ -87,7 +92,7 @@ async function connected(
     consuming.shift()?.(null, records)
     await turns()
   }
-  return { consumer, calls, commits, consuming, pauses, state, tell, rebalance, give }
+  return { consumer, calls, clock, commits, consuming, pauses, state, tell, rebalance, give }
 }
 
 const offsets = (fetched: readonly Fetched[]): readonly string[] =>
@@ -101,6 +106,35 @@ describe('the consumer of confluent', () => {
     await rebalance(ASSIGN, 0, 1)
     expect(calls).toEqual(['assign 0@5 1@5'])
   })
+
+  test.each([
+    { protocol: 'consumer', told: ['came '] },
+    // librdkafka tells of an assignment without partitions, and a join may wait for other members.
+    { protocol: 'classic', told: [] },
+  ])(
+    '$protocol: a member that gets no partition has joined when its coordinator has answered',
+    async (row) => {
+      const told: string[] = []
+      const came = async (parts: readonly RdPartition[]): Promise<void> =>
+        void told.push(`came ${parts.map(({ partition }) => partition)}`)
+      const { clock, consumer, rebalance } = await connected(
+        { onAssigned: came },
+        { 'group.protocol': row.protocol },
+      )
+      await consumer.subscribe(['orders'])
+      const look = async (): Promise<void> => {
+        await clock.advance(2_000)
+        void consumer.fetch(10)
+        await turns()
+      }
+      await look()
+      await look()
+      expect(told).toEqual(row.told)
+      await rebalance(ASSIGN, 0)
+      await look()
+      expect(told).toEqual([...row.told, 'came 0'])
+    },
+  )
 
   // Red when the assignment is answered beside a fetch: records from before would count as those of the new owner.
   test('a partition that comes waits for the fetch that is under way, whose records are dropped', async () => {

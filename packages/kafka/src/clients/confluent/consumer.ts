@@ -68,6 +68,8 @@ export class ConfluentConsumer implements PulledConsumer {
   /** Where the log ends behind records that no consumer sees, as marks of transactions. */
   readonly #ends = new Map<string, Position>()
   #isNewMember = true
+  /** The group has told which partitions this member has. */
+  #hasJoined = false
   #isClosing = false
   #end: ConfluentError | undefined
   /** Why it may not hear of the broker. */
@@ -280,6 +282,7 @@ export class ConfluentConsumer implements PulledConsumer {
       this.#tell(() => this.#rd.unassign())
       return
     }
+    this.#hasJoined = true
     const isLost = code !== ASSIGN && this.#rd.assignmentLost()
     if (isLost) this.#lose(parts)
     this.#rebalances = this.#rebalances.then(async () => {
@@ -395,6 +398,7 @@ export class ConfluentConsumer implements PulledConsumer {
     if (silentMs < LOOK_MS || this.#isLooking || topic === undefined) return
     this.#isLooking = true
     this.committed([{ topic, partition: 0 }])
+      .then(() => this.#joinedWithNone())
       .catch((error: unknown) => {
         const failure = confluentError(error)
         if (failure.isAnswer) this.#answered()
@@ -403,6 +407,16 @@ export class ConfluentConsumer implements PulledConsumer {
       .finally(() => {
         this.#isLooking = false
       })
+  }
+
+  /**
+   * With KIP-848, librdkafka tells nothing of a join without partitions. A refusal of the join comes within the time after
+   * which the coordinator is asked, so its answer means that the member has joined.
+   */
+  #joinedWithNone(): void {
+    if (this.#hasJoined || this.#isClosing || this.#config['group.protocol'] !== 'consumer') return
+    this.#hasJoined = true
+    this.#rebalances = this.#rebalances.then(() => this.#events.onAssigned([], this.#isNewMember))
   }
 
   #answered(): void {
