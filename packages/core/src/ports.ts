@@ -77,6 +77,7 @@ export type {
   ParkAnswer,
   Refusal,
   Release,
+  Savepoint,
   SweepStep,
   TransactionStatus,
   VerdictAnswer,

@@ -165,6 +165,12 @@ export interface HandlerTurn {
   readonly isLast: boolean
 }
 
+/** A savepoint of a handler. */
+export interface Savepoint {
+  /** Whether the handler has rolled back to it, or to one that it is within. */
+  readonly isRolledBack: boolean
+}
+
 /** One open business transaction. After commit, rollback or revoke, `tx` refuses. */
 export interface InboxTransaction<Tx> {
   /** The transaction handle that the user's handler gets. */
@@ -194,6 +200,8 @@ export interface InboxTransaction<Tx> {
   ended?(thrown: unknown): OncewardError | undefined
   /** Whether a handler may have changed settings of the session. No other handler may run in this transaction then. */
   hasChangedSettings?(): boolean
+  /** The innermost savepoint that a handler has open. What it sends meanwhile goes with it. Left out: it can have none. */
+  savepoint?(): Savepoint | undefined
   /** Makes the handle refuse with `error` from now on, and cancels a running statement. */
   revoke(error: OncewardError): void
   /** @param next - May begin in the same round trip. A store that cannot do that ignores it. */

@@ -25,8 +25,8 @@ export interface OutboxMessage {
 /** Collects what a handler sends. */
 export interface Outbox {
   /**
-   * Collects a message. It is written with the commit of the run, and nothing is sent if the run fails. A nested transaction that
-   * is rolled back does not take it back: send after the nested transaction has ended.
+   * Collects a message. It is written with the commit of the run, and nothing is sent if the run fails. What is sent while a
+   * savepoint or a nested transaction is open goes with it if it is rolled back.
    *
    * @throws OutboxError if the message cannot be sent as it is, or the run is over.
    * @throws ConfigurationError if the guard has no inbox that stores messages.

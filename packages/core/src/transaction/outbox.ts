@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto'
 import { ConfigurationError, OutboxError } from '../model/errors.ts'
+import type { Savepoint } from '../model/inbox.ts'
 import type { CollectedMessage, Outbox, OutboxMessage } from '../model/outbox.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { MESSAGE_LIMIT_BYTES, toCollected } from '../support/outbox-message.ts'
@@ -8,20 +9,30 @@ import { MESSAGE_LIMIT_BYTES, toCollected } from '../support/outbox-message.ts'
 const MOST_MESSAGES = 10_000
 const MOST_BYTES = 32 * MESSAGE_LIMIT_BYTES
 
-/** The messages of all runs of one transaction, in the order in which they were sent. */
+/** The messages of all runs of one transaction. */
 export class Collected {
-  readonly messages: CollectedMessage[] = []
+  readonly #sent: {
+    readonly message: CollectedMessage
+    readonly savepoint: Savepoint | undefined
+  }[] = []
   #bytes = 0
 
+  /** In the order in which they were sent, without those of savepoints that were rolled back. */
+  get messages(): readonly CollectedMessage[] {
+    return this.#sent
+      .filter(({ savepoint }) => savepoint?.isRolledBack !== true)
+      .map(({ message }) => message)
+  }
+
   /** @throws {@link OutboxError} */
-  add(message: CollectedMessage): void {
+  add(message: CollectedMessage, savepoint: Savepoint | undefined): void {
     this.#bytes += message.payload.byteLength
-    if (this.messages.length === MOST_MESSAGES || this.#bytes > MOST_BYTES) {
+    if (this.#sent.length === MOST_MESSAGES || this.#bytes > MOST_BYTES) {
       throw new OutboxError(
         `One transaction may send ${MOST_MESSAGES} messages of together ${MOST_BYTES} bytes. Send fewer, or run fewer events in one transaction.`,
       )
     }
-    this.messages.push(message)
+    this.#sent.push({ message, savepoint })
   }
 }
 
@@ -29,22 +40,22 @@ export class Collected {
 export class RunOutbox implements Outbox {
   readonly #options: Pick<ResolvedOptions, 'consumer' | 'runtime'>
   readonly #events: readonly string[]
-  readonly #collected: () => Collected
+  readonly #add: (message: CollectedMessage) => void
   #sent = 0
   #isOver = false
 
   /**
    * @param events - Ids of the events of the run. Empty: the event has no key, so the ids of its messages are random.
-   * @param collected - Of the transaction.
+   * @param add - To those of the transaction.
    */
   constructor(
     options: Pick<ResolvedOptions, 'consumer' | 'runtime'>,
     events: readonly string[],
-    collected: () => Collected,
+    add: (message: CollectedMessage) => void,
   ) {
     this.#options = options
     this.#events = events
-    this.#collected = collected
+    this.#add = add
   }
 
   // A property: handlers may take it off the object.
@@ -55,7 +66,7 @@ export class RunOutbox implements Outbox {
     const newId = (): string =>
       this.#events.length === 0 ? runtime.uuid() : sentId(this.#events, n)
     const event = this.#events.length === 1 ? this.#events[0] : undefined
-    this.#collected().add(toCollected(message, { source, event, newId }))
+    this.#add(toCollected(message, { source, event, newId }))
     this.#sent = n
   }
 

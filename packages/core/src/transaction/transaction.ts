@@ -125,9 +125,9 @@ function outboxOf(running: Running, events: readonly PendingEvent[]): RunOutbox 
   const { options, session } = running.engine
   if (session.sendsMessages !== true) return undefined
   const ids = running.claims === 'none' ? [] : events.map(({ member }) => member.event.id)
-  return new RunOutbox(options, ids, () => {
+  return new RunOutbox(options, ids, (message) => {
     running.collected ??= new Collected()
-    return running.collected
+    running.collected.add(message, running.transaction.savepoint?.())
   })
 }
 

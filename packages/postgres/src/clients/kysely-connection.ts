@@ -1,6 +1,6 @@
 import type { Logger, OncewardError } from '@onceward/core'
 import { answerWithin, endsWithin, LATE } from '@onceward/core/adapter'
-import type { TransactionStatus } from '@onceward/core/ports'
+import type { Savepoint, TransactionStatus } from '@onceward/core/ports'
 import type { CompiledQuery, QueryResult, Transaction } from 'kysely'
 import type { Connection as Wire } from 'pg'
 import type { HeldConnection, SendAnswer } from '../driver/held-connection.ts'
@@ -188,6 +188,10 @@ export class KyselyHeldConnection<DB> implements HeldConnection<Transaction<DB>>
   /** A library may hide from the handler that its statement was refused. */
   #hidden(): OncewardError | undefined {
     return this.#client.isLibrary === true ? this.#provider.refused : undefined
+  }
+
+  savepoint(): Savepoint | undefined {
+    return this.#gate.savepoints.current
   }
 
   close(refusal: () => OncewardError): void {

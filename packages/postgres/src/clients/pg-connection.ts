@@ -5,7 +5,7 @@ import {
   RetryableError,
 } from '@onceward/core'
 import { endsWithin, LATE } from '@onceward/core/adapter'
-import type { Runtime, TransactionStatus } from '@onceward/core/ports'
+import type { Runtime, Savepoint, TransactionStatus } from '@onceward/core/ports'
 import type { Pool, PoolClient } from 'pg'
 import type { QueryAnswer } from '../driver/driver.ts'
 import type { HeldConnection, SendAnswer } from '../driver/held-connection.ts'
@@ -209,6 +209,10 @@ export class PgHeldConnection<Tx = PoolClient> implements HeldConnection<Tx> {
   /** A handler that asked its library to end the transaction, and was not told that this is refused. */
   #hidden(thrown?: unknown): OncewardError | undefined {
     return thrown === undefined ? this.#library?.refused : undefined
+  }
+
+  savepoint(): Savepoint | undefined {
+    return this.#gate.savepoints.current
   }
 
   close(refusal: () => OncewardError): void {

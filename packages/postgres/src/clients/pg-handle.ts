@@ -45,7 +45,7 @@ export function refusingClient(client: PoolClient, parts: HandleParts): PoolClie
       if (library !== undefined) library.refused ??= mapped
       return refuse(client, { error: mapped, text, statements }, args)
     }
-    gate.sent(text)
+    gate.sent(text, mapped?.text)
     const sent = mapped === undefined ? args : mappedArguments(mapped, args)
     if (!wantsPromise(args)) return Reflect.apply(client.query, client, sent)
     return statements.promise(({ fail, resolve }: Settle<unknown>) => {

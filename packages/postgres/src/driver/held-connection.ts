@@ -1,6 +1,6 @@
 import type { Logger, OncewardError } from '@onceward/core'
 import type { LATE } from '@onceward/core/adapter'
-import type { TransactionStatus } from '@onceward/core/ports'
+import type { Savepoint, TransactionStatus } from '@onceward/core/ports'
 import type { QueryAnswer } from './driver.ts'
 
 /** The answer of the last of several statements, with its command tag. */
@@ -34,6 +34,8 @@ export interface HeldConnection<Tx> {
   isUtf8(): boolean
   /** Whether `tx` has sent a statement that may have changed a setting or the role of the session. */
   hasChangedSettings(): boolean
+  /** The innermost savepoint that the handlers have open. */
+  savepoint(): Savepoint | undefined
   /** From now on `tx` refuses new statements. A second call changes nothing. */
   close(refusal: () => OncewardError): void
   /** From now on `tx` starts no statement, including queued ones. A second call changes nothing. */

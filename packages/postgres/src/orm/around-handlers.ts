@@ -8,6 +8,7 @@ import type {
   HandlerTurn,
   IdentifiedEvent,
   InboxTransaction,
+  Savepoint,
   TransactionStatus,
   VerdictAnswer,
 } from '@onceward/core/ports'
@@ -110,6 +111,10 @@ class SurroundedTransaction<Inner, Tx> implements InboxTransaction<Tx> {
 
   hasChangedSettings(): boolean {
     return this.#inner.hasChangedSettings?.() ?? false
+  }
+
+  savepoint(): Savepoint | undefined {
+    return this.#inner.savepoint?.()
   }
 
   revoke(error: OncewardError): void {

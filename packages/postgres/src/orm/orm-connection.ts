@@ -1,6 +1,6 @@
 import type { Logger, OncewardError } from '@onceward/core'
 import { answerWithin, endsWithin, type LATE } from '@onceward/core/adapter'
-import type { Runtime, TransactionStatus } from '@onceward/core/ports'
+import type { Runtime, Savepoint, TransactionStatus } from '@onceward/core/ports'
 import type { Connection, QueryAnswer } from '../driver/driver.ts'
 import type { HeldConnection, SendAnswer } from '../driver/held-connection.ts'
 import { losesSession, sqlState } from '../errors.ts'
@@ -100,6 +100,10 @@ export class OrmConnection<Tx> implements HeldConnection<Tx> {
 
   hasChangedSettings(): boolean {
     return this.#parts.watch.gate.hasChangedSettings
+  }
+
+  savepoint(): Savepoint | undefined {
+    return this.#parts.watch.gate.savepoints.current
   }
 
   close(refusal: () => OncewardError): void {

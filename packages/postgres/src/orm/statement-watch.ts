@@ -97,7 +97,7 @@ export class StatementWatch {
   async nested<T>(run: () => PromiseLike<T>): Promise<T> {
     const before = this.#status
     try {
-      return await run()
+      return await this.gate.savepoints.within(run)
     } catch (error) {
       if (this.#status === 'failed') this.#status = before
       throw error

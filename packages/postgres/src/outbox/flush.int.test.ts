@@ -136,6 +136,32 @@ describe.each(CONNECT)('the outbox over %s', (name, connect) => {
     await guard.close()
   })
 
+  // Red before: it was sent.
+  it('sends nothing of a savepoint that is rolled back', async () => {
+    const guard = createGuard(
+      { consumer: `savepoints-${consumer}`, inbox: connected.inbox, logger: silent },
+      async (_event, { outbox, tx }) => {
+        const run = connected.runOn(tx)
+        outbox.send({ to: 'a', payload: 1 })
+        await run('savepoint a')
+        outbox.send({ to: 'a', payload: 2 })
+        await run('savepoint b')
+        outbox.send({ to: 'a', payload: 3 })
+        await run('release b')
+        await run('rollback to a')
+        outbox.send({ to: 'a', payload: 4 })
+        await run('release a')
+      },
+    )
+    const { kind } = await guard.process(toDelivery({}, { headers: { 'idempotency-key': 's' } }))
+    expect(kind).toBe('ack')
+    const payloads =
+      "select convert_from(payload, 'utf8') as p from onceward.outbox_messages order by position"
+    expect(await connected.root(payloads)).toEqual([{ p: '1' }, { p: '4' }])
+    await connected.root('delete from onceward.outbox_messages')
+    await guard.close()
+  })
+
   // Over the handle of a guard, because it is the handle of the library.
   it('takes messages of sendWith on the handle of a transaction', async () => {
     const guard = createGuard(
@@ -161,6 +187,27 @@ describe.each(CONNECT)('the outbox over %s', (name, connect) => {
     await connected.root('delete from onceward.outbox_messages')
     await guard.close()
   })
+})
+
+// Red before: it was sent.
+test('nothing is sent of a transaction that a handler begins on its client and rolls back', async () => {
+  const guard = createGuard(
+    { consumer: 'begins', inbox: pgInbox(pool), logger: silent },
+    async (_event, { outbox, tx }) => {
+      for (const [payload, end] of [
+        [1, 'commit'],
+        [2, 'rollback'],
+      ] as const) {
+        await tx.query('begin')
+        outbox.send({ to: 'a', payload })
+        await tx.query(end)
+      }
+    },
+  )
+  await guard.process(toDelivery({}, { headers: { 'idempotency-key': 'begins' } }))
+  expect((await pool.query(SENT)).rows).toMatchObject([{ payload: '1' }])
+  await pool.query('delete from onceward.outbox_messages')
+  await guard.close()
 })
 
 describe('sendWith', () => {

@@ -13,6 +13,7 @@ import type {
   IdentifiedEvent,
   InboxTransaction,
   NextBegin,
+  Savepoint,
   TransactionStatus,
   VerdictAnswer,
 } from '@onceward/core/ports'
@@ -103,6 +104,10 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
 
   hasChangedSettings(): boolean {
     return this.#held.hasChangedSettings()
+  }
+
+  savepoint(): Savepoint | undefined {
+    return this.#held.savepoint()
   }
 
   ended(thrown: unknown): OncewardError | undefined {

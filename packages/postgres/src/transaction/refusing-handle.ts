@@ -1,4 +1,5 @@
 import { type OncewardError, RetryableError } from '@onceward/core'
+import { SAVEPOINT_WORD, Savepoints } from './savepoints.ts'
 import { mayChangeSettings } from './setting-changes.ts'
 import { transactionControls } from './transaction-control.ts'
 
@@ -7,6 +8,7 @@ export class HandleGate {
   #closed: (() => OncewardError) | undefined
   #revoked: OncewardError | undefined
   #hasChangedSettings = false
+  #savepoints: Savepoints | undefined
 
   /**
    * From now on new statements are refused; queued statements still run. Every transaction ends this way, and an error
@@ -30,9 +32,20 @@ export class HandleGate {
     return this.#hasChangedSettings
   }
 
-  /** A statement is sent. An unknown text may change settings. */
-  sent(text: string | undefined): void {
+  /** Of the handlers. Made for the first one, because most handlers have none. */
+  get savepoints(): Savepoints {
+    this.#savepoints ??= new Savepoints()
+    return this.#savepoints
+  }
+
+  /**
+   * A statement is sent. An unknown text may change settings.
+   *
+   * @param mapped - With savepoints in place of the transactions that the handler begins.
+   */
+  sent(text: string | undefined, mapped: string | undefined = text): void {
     this.#hasChangedSettings ||= text === undefined || mayChangeSettings(text)
+    if (mapped !== undefined && SAVEPOINT_WORD.test(mapped)) this.savepoints.sent(mapped)
   }
 
   /** Why a new statement is refused. Undefined if it may run. */
