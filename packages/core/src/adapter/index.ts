@@ -48,7 +48,7 @@ export {
 } from '../support/adapter-registry.ts'
 export { consoleLogger } from '../support/default-logger.ts'
 export { messageCountsBy } from '../support/message-counts.ts'
-export { outgoingHeaders } from '../support/outgoing-headers.ts'
+export { givenContentType, outgoingHeaders } from '../support/outgoing-headers.ts'
 export { isConnectionString, shown } from '../support/shown.ts'
 export {
   type ClientRule,

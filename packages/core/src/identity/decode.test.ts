@@ -4,7 +4,7 @@ import { seededRandom } from '../fixtures/random.ts'
 import { toDelivery } from '../memory/to-delivery.ts'
 import type { Delivery } from '../model/delivery.ts'
 import { describeError, InvalidPayloadError } from '../model/errors.ts'
-import { decodeByUser, decodeJson } from './decode.ts'
+import { decodeByUser, decodeJson, decodeJsonOrText } from './decode.ts'
 
 const undecoded = (delivery: Delivery) => ({ delivery, body: delivery.body })
 const withBody = (body: string | Uint8Array): Delivery =>
@@ -33,6 +33,12 @@ describe('the default decoder', () => {
     ['UTF-16', Uint8Array.of(0xff, 0xfe, 0x31, 0x00)],
   ])('refuses %s', async (_name, body) => {
     await expect(decode(body)).rejects.toThrow(InvalidPayloadError)
+  })
+
+  test('reads of text/plain what is JSON, and takes else the text, but no bytes that are no text', () => {
+    const decoded = (body: string): unknown => decodeJsonOrText(Buffer.from(body)).value
+    expect(['"a"', 'a "b"', '{"a":', ''].map(decoded)).toEqual(['a', 'a "b"', '{"a":', null])
+    expect(() => decodeJsonOrText(Uint8Array.of(0xff))).toThrow(InvalidPayloadError)
   })
 
   // Red when the error of JSON.parse is kept as the cause: it quotes the text, and causes are logged.

@@ -65,6 +65,20 @@ export function decodeJson(body: Uint8Array): Decoded {
 }
 
 /**
+ * Of a message whose producer says `text/plain`: JSON, as many producers write it all the same, or else the text itself.
+ *
+ * @throws {@link InvalidPayloadError}
+ */
+export function decodeJsonOrText(body: Uint8Array): Decoded {
+  const text = decodeUtf8(body)
+  try {
+    return decodeJson(body)
+  } catch {
+    return { value: text, isExact: true }
+  }
+}
+
+/**
  * What `parse` makes of the body.
  *
  * @throws {@link InvalidPayloadError} without the text in its message.

@@ -14,7 +14,7 @@ import type { DeadLetterReason } from '../model/settlement.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { WrongAnswerError } from '../options/wrong-answer.ts'
 import { callUserFunction, type Found, unreadable } from './call-user-function.ts'
-import { type Decoded, decodeByUser, decodeJson } from './decode.ts'
+import { type Decoded, decodeByUser, decodeJson, decodeJsonOrText } from './decode.ts'
 import { eventIdOf } from './event-id.ts'
 import { missingKey, toEventKey } from './event-key.ts'
 import { fingerprintOf } from './fingerprint.ts'
@@ -182,9 +182,11 @@ function decode(reading: Reading): MaybeAsync<undefined> {
   const { body, options } = reading
   const { decode: decodes, fingerprint } = options
   if (isItemOf(reading)) return keepDecoded(reading, decodeItem(reading.delivery, decodeJson))
+  const { contentType = reading.delivery.headers['content-type'] } = reading.delivery
+  const saysText = contentType?.startsWith('text/plain') === true
   const decoding =
     decodes === undefined
-      ? decodeJson(body)
+      ? (saysText ? decodeJsonOrText : decodeJson)(body)
       : callUserFunction(reading, 'decode', () => {
           const delivery = unreserved(reading.delivery)
           return decodeByUser({ body, delivery }, decodes, fingerprint)

@@ -1,5 +1,6 @@
 import { copyDelivery, type Delivery } from '../model/delivery.ts'
 import { describeError, InvalidPayloadError } from '../model/errors.ts'
+import { withEscapes } from '../support/json-text.ts'
 import type { Decoded } from './decode.ts'
 
 /** Most items of one delivery. */
@@ -52,7 +53,8 @@ function textOf(item: unknown, index: number): { readonly text: string; hasBigin
       hasBigints = true
       return rawJSON(String(value))
     }) as string | undefined
-    if (text !== undefined) return { text, hasBigints }
+    // The text is that of its dead letter too.
+    if (text !== undefined) return { text: withEscapes(text), hasBigints }
   } catch (error) {
     why = describeError(error).name
   }

@@ -7,7 +7,10 @@ export interface OutboxMessage {
    * none, so the message leaves in any order.
    */
   readonly key?: string | undefined
-  /** Bytes leave as they are. Anything else leaves as JSON. With its headers at most 1 MiB. */
+  /**
+   * Bytes leave as they are, and so does a text if the header `content-type` says that it is no JSON, such as `text/plain`.
+   * Anything else leaves as JSON, also a text. With its headers at most 1 MiB.
+   */
   readonly payload: unknown
   /** Leave as they are. Default: none. */
   readonly headers?: Readonly<Record<string, string>> | undefined

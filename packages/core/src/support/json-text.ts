@@ -4,6 +4,13 @@ const { rawJSON } = JSON as unknown as { readonly rawJSON: (text: string) => unk
 /** JSON text in which a bigint is an integer, so that no digit is lost. */
 export const toJsonText = (value: unknown): string => JSON.stringify(value, bigintAsWritten)
 
+/** SQS refuses them in a text. JSON has them in strings only. */
+const NOT_EVERYWHERE = /[\ufffe\uffff]/g
+
+/** The same JSON in characters that every broker takes. */
+export const withEscapes = (json: string): string =>
+  json.replaceAll(NOT_EVERYWHERE, (character) => `\\u${character.charCodeAt(0).toString(16)}`)
+
 const bigintAsWritten = (_name: string, value: unknown): unknown =>
   typeof value === 'bigint' ? rawJSON(String(value)) : value
 

@@ -2,6 +2,7 @@ import { unreservedHeaders } from '../model/delivery.ts'
 import { OutboxError } from '../model/errors.ts'
 import type { CollectedMessage, OutboxMessage } from '../model/outbox.ts'
 import { payloadJson } from './outbox-payload.ts'
+import { givenContentType } from './outgoing-headers.ts'
 import { shown } from './shown.ts'
 import { nameProblems } from './wrong-arguments.ts'
 
@@ -63,10 +64,7 @@ export function toCollected(
   const isTime = Number.isSafeInteger(delayMs) && delayMs >= 0 && delayMs <= YEAR_MS
   if (!isTime) throw wrong(`expected \`delayMs\` to be an integer from 0 to ${YEAR_MS}`, delayMs)
   const { headerBytes, headers } = checkedHeaders(given)
-  const isJson = !(message.payload instanceof Uint8Array)
-  const payload = isJson
-    ? payloadJson(message.payload)
-    : Uint8Array.from(message.payload as Uint8Array)
+  const { isJson, payload } = payloadOf(message.payload, givenContentType(headers))
   const bytes = payload.byteLength + headerBytes
   if (bytes > MESSAGE_LIMIT_BYTES) {
     throw new OutboxError(
@@ -75,6 +73,22 @@ export function toCollected(
   }
   const kept = { to, key, type, source, event, headers, isJson, payload, delayMs }
   return { id: id ?? newId(), ...kept }
+}
+
+const JSON_TYPE = /^application\/(?:[\w.+-]+\+)?json(?:;|$)/i
+
+/** Bytes, and a text whose content type is no JSON, leave as they are. */
+function payloadOf(
+  payload: unknown,
+  contentType: string | undefined,
+): Pick<CollectedMessage, 'isJson' | 'payload'> {
+  if (payload instanceof Uint8Array) return { isJson: false, payload: Uint8Array.from(payload) }
+  const isText = typeof payload === 'string' && contentType !== undefined
+  if (!isText || JSON_TYPE.test(contentType)) return { isJson: true, payload: payloadJson(payload) }
+  if (payload.isWellFormed()) return { isJson: false, payload: Buffer.from(payload) }
+  throw new OutboxError(
+    'The payload of the message is no well-formed text: send plain data or bytes.',
+  )
 }
 
 const fits = (value: unknown, pattern: RegExp): value is string =>

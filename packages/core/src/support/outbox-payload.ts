@@ -1,5 +1,5 @@
 import { OutboxError } from '../model/errors.ts'
-import { toJsonText } from './json-text.ts'
+import { toJsonText, withEscapes } from './json-text.ts'
 
 /** Far below where the stack of JavaScript ends. */
 const MOST_LEVELS = 1_000
@@ -12,7 +12,7 @@ const MOST_LEVELS = 1_000
 export function payloadJson(payload: unknown): Uint8Array {
   refuseLost(payload, '$', 0)
   try {
-    return Buffer.from(toJsonText(payload))
+    return Buffer.from(withEscapes(toJsonText(payload)))
   } catch (cause) {
     throw new OutboxError('The payload of the message is no JSON: send plain data or bytes.', {
       cause,

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { OutgoingMessage } from '@onceward/core'
+import { givenContentType } from '@onceward/core/adapter'
 import { inTransaction, type PoolLike } from '../client.ts'
 import { checkSchema } from '../inbox/schema-version.ts'
 import { outboxStatus } from '../statements/outbox-status.ts'
@@ -291,6 +292,7 @@ function toMessage(destination: string, row: Readonly<Record<string, unknown>>):
     },
     ...{ key, source, type, headers, payload: bytesOf('payload') },
     lane: key === undefined ? undefined : `${destination} ${key}`,
-    contentType: isJson ? 'application/json' : 'application/octet-stream',
+    contentType:
+      givenContentType(headers) ?? (isJson ? 'application/json' : 'application/octet-stream'),
   }
 }

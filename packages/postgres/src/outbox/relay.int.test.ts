@@ -15,14 +15,18 @@ test('a message is published as it was sent, and deleted after it was confirmed'
   const { destination, got } = recording()
   const started = await relay({ a: destination })
   await send({ to: 'a', key: 'k ü', payload: { n: 1 }, headers: { h: 'ü' }, type: 't', id: 'm-1' })
-  await send({ to: 'a', payload: Uint8Array.of(0, 255) }, { to: 'nowhere', payload: 1 })
+  await send({ to: 'a', payload: Uint8Array.of(0, 255), id: 'm-2' }, { to: 'nowhere', payload: 1 })
+  await send({ to: 'a', payload: 'a\uffff', id: 'm-3' })
+  await send({ to: 'a', payload: 'ü', headers: { 'content-type': 'text/plain' }, id: 'm-4' })
   await until(async () => (await left()) === 1)
-  expect(got.toSorted((one) => (one.key === undefined ? 1 : -1))).toMatchObject([
+  expect(got.toSorted((a, b) => a.id.localeCompare(b.id))).toMatchObject([
     {
       ...{ id: 'm-1', key: 'k ü', source: 'test', type: 't', headers: { h: 'ü' } },
       ...{ contentType: 'application/json', payload: Buffer.from('{"n":1}') },
     },
     { contentType: 'application/octet-stream', payload: Buffer.from([0, 255]) },
+    { contentType: 'application/json', payload: Buffer.from('"a\\uffff"') },
+    { contentType: 'text/plain', payload: Buffer.from('ü') },
   ])
   expect(started.health()).toMatchObject({ state: 'running', settleFailures: 0 })
   await started.drain()

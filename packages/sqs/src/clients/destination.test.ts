@@ -101,6 +101,13 @@ test('of a request that is too long, the entries are sent alone', async () => {
   expect(sent).toHaveLength(3)
 })
 
+test('a message keeps the content type that its handler has given', async () => {
+  const { publish, sent } = setUp()
+  const contentType = 'text/plain'
+  await publish([outgoing('a', { contentType, headers: { 'Content-Type': contentType } })], signal)
+  expect(sent[0]?.[0]?.MessageAttributes).toMatchObject({ 'Content-Type': text(contentType) })
+})
+
 test('what SQS cannot carry is refused without a call', async () => {
   const { publish, sent } = setUp()
   const many = Object.fromEntries(Array.from({ length: 7 }, (_, n) => [`h${n}`, 'v']))

@@ -1,7 +1,12 @@
 import { createHash } from 'node:crypto'
 import { SendMessageBatchCommand, type SendMessageBatchRequestEntry } from '@aws-sdk/client-sqs'
 import type { Confirmation, Destination, OutgoingMessage } from '@onceward/core'
-import { outgoingHeaders, refuseUnfitClient, refuseUnknownNames } from '@onceward/core/adapter'
+import {
+  givenContentType,
+  outgoingHeaders,
+  refuseUnfitClient,
+  refuseUnknownNames,
+} from '@onceward/core/adapter'
 import { ENTRIES, type SqsClient } from '../client.ts'
 import { classifyError } from '../errors.ts'
 import { isFifo } from '../options.ts'
@@ -114,8 +119,12 @@ function toEntry(
   const { id, key, payload } = message
   const MessageBody = bodyOf(payload)
   if (MessageBody === undefined) return { refused: new Error(NO_TEXT) }
-  const { 'ce-specversion': _, 'content-type': __, ...headers } = outgoingHeaders(message, 'ce-')
-  const named = Object.entries(headers).filter(([, value]) => value !== '')
+  const { 'ce-specversion': _, ...headers } = outgoingHeaders(message, 'ce-')
+  // Without a content type, a body is read as JSON.
+  const isGiven = givenContentType(message.headers) !== undefined
+  const named = Object.entries(headers).filter(
+    ([name, value]) => value !== '' && (isGiven || name !== 'content-type'),
+  )
   // A trace is worth less than its message.
   const attributes =
     named.length > MOST_ATTRIBUTES ? named.filter(([name]) => name !== 'traceparent') : named
@@ -131,7 +140,7 @@ function toEntry(
 }
 
 const NO_TEXT =
-  'SQS takes text alone, without control characters: send the payload as JSON, or bytes as Base64.'
+  'SQS takes text alone, without control characters: send plain data, which leaves as JSON, or bytes as Base64.'
 const TOO_MANY = `SQS takes ${MOST_ATTRIBUTES} attributes, of which onceward needs four: send fewer headers.`
 
 function bodyOf(payload: Uint8Array): string | undefined {

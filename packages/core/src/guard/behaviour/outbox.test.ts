@@ -38,6 +38,47 @@ describe('the outbox of a handler', () => {
     await guard.close()
   })
 
+  // Red before: the text left with its quotes.
+  it('takes a text whose content type is no JSON as it is, and guards read either', async () => {
+    const payloads: unknown[] = []
+    const receiver = createGuard({ consumer: 'mails', inbox: memoryInbox() }, ({ payload }) => {
+      payloads.push(payload)
+    })
+    const types = [undefined, 'application/json', 'Application/vnd.a+JSON; charset=utf-8']
+    const messages = [...types, 'text/plain', 'text/plain; charset=utf-8'].map((type) => ({
+      ...{ to: 'a', payload: 'Hello, "ü"' },
+      headers: type === undefined ? {} : { 'Content-Type': type },
+    }))
+    const { guard, inbox } = sending(...messages)
+    expect((await guard.process(delivery('e-1'))).kind).toBe('ack')
+    const sent = inbox.sent()
+    expect(sent.map(({ payload }) => payload)).toEqual([
+      ...types.map(() => 'Hello, "ü"'),
+      Buffer.from('Hello, "ü"'),
+      Buffer.from('Hello, "ü"'),
+    ])
+    for (const { headers, id, payload } of sent) {
+      const body = payload instanceof Uint8Array ? payload : Buffer.from(JSON.stringify(payload))
+      const contentType = headers['Content-Type']
+      const received = toDelivery(null, { body, contentType, headers: { 'idempotency-key': id } })
+      expect((await receiver.process(received)).kind).toBe('ack')
+    }
+    expect(payloads).toEqual(messages.map(({ payload }) => payload))
+    await guard.close()
+    await receiver.close()
+  })
+
+  it('writes in JSON only what every broker takes, which means the same', async () => {
+    const inbox = memoryInbox()
+    const guard = createGuard({ consumer: 'billing', inbox }, ({ payload }, { outbox }) => {
+      outbox.send({ to: 'a', payload })
+    })
+    const payload = { '\uffff': 'a\ufffe\u0000\ud800😀', text: '\\uffff' }
+    await guard.process(toDelivery(payload, { headers: { 'idempotency-key': 'e-1' } }))
+    expect(inbox.sent()[0]?.payload).toEqual(payload)
+    await guard.close()
+  })
+
   it('writes what was sent with the commit, as it was when it was sent', async () => {
     const inbox = memoryInbox()
     const guard = createGuard({ consumer: 'billing', inbox }, (_event, { outbox }) => {
