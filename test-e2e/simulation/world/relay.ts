@@ -47,7 +47,9 @@ export class RelayProcess {
     this.life = life
     this.links = links
     const settings = {
-      ...{ attempts: ATTEMPTS, concurrency: 2, callMs: 5_000, leaseMs: 6_000, drainMs: 1_000 },
+      ...{ attempts: ATTEMPTS, giveUpAfterMs: Number.POSITIVE_INFINITY },
+      ...{ baseMs: 1_000, maxMs: 300_000 },
+      ...{ concurrency: 2, callMs: 5_000, leaseMs: 6_000, drainMs: 1_000 },
       ...{ destinations: new Map([[SINK, sinkOf(options)]]), logger, runtime: life.runtime },
     }
     this.#relay = new RunningRelay(settings, {

@@ -8,8 +8,6 @@ import { Verdicts } from './verdicts.ts'
 
 /** Between two looks of which the first found nothing, ms. */
 const POLLING = { baseMs: 100, maxMs: 1_000 }
-/** Until a message that was refused is published again, ms. */
-const REFUSED = { baseMs: 1_000, maxMs: 300_000 }
 /** Keys that wait are counted this often, ms. */
 const COUNT_MS = 2_000
 const LONGEST_ERROR = 500
@@ -200,12 +198,13 @@ export class DestinationLoop {
 
   async #fail(message: StoredMessage, error: unknown): Promise<void> {
     const { name, settings, store } = this.#parts
-    const { attempts, logger, runtime } = settings
+    const { attempts, giveUpAfterMs, logger, runtime } = settings
     this.refused += 1
     if (this.#waiting?.keys === 0) this.#countAtMs = 0
-    const delayMs = pauseMs(REFUSED, message.attempt, runtime.random)
+    const delayMs = pauseMs(settings, message.attempt, runtime.random)
     const text = describeError(error).message.slice(0, LONGEST_ERROR).replaceAll('\0', '')
-    const isDead = await store.fail(name, message, { attempts, delayMs, error: text })
+    const limits = { attempts, giveUpAfterMs }
+    const isDead = await store.fail(name, message, { ...limits, delayMs, error: text })
     const fields = { destination: name, messageId: message.id, attempt: message.attempt + 1 }
     if (isDead) this.#countAtMs = 0
     if (isDead) logger.error({ ...fields, err: error }, 'a message of the outbox is dead')

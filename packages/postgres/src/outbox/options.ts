@@ -21,8 +21,20 @@ export interface RelayOptions {
   readonly signal?: AbortSignal | undefined
   /** Schema of the tables. @defaultValue `onceward` */
   readonly schema?: string | undefined
-  /** Calls in which a destination refuses a message, before it is a dead letter. @defaultValue 10 */
+  /** Calls in which a destination refuses a message, before it is a dead letter. @defaultValue 10, or none with `giveUpAfterMs` */
   readonly attempts?: number | undefined
+  /**
+   * Longest wait of a message after it was refused for the first time, ms. It doubles with each further refusal. Each wait is
+   * between half of that time and the whole. @defaultValue 1000
+   */
+  readonly baseMs?: number | undefined
+  /** Longest wait between two attempts, ms. @defaultValue 300000 */
+  readonly maxMs?: number | undefined
+  /**
+   * A message that is refused so long after its first refusal is a dead letter, ms. With `attempts`, whichever comes first.
+   * @defaultValue none
+   */
+  readonly giveUpAfterMs?: number | undefined
   /** Calls of one destination at the same time. @defaultValue 8 */
   readonly concurrency?: number | undefined
   /** Longest wait for the confirmation of a broker, ms. @defaultValue 30000 */
@@ -39,7 +51,8 @@ export interface RelayOptions {
 
 const NAMES: KnownNames<RelayOptions> = {
   ...{ connectionString: true, pool: true, destinations: true, signal: true, schema: true },
-  ...{ attempts: true, concurrency: true, callMs: true, leaseMs: true, drainMs: true },
+  ...{ attempts: true, baseMs: true, maxMs: true, giveUpAfterMs: true },
+  ...{ concurrency: true, callMs: true, leaseMs: true, drainMs: true },
   ...{ logger: true, runtime: true },
 }
 
@@ -47,6 +60,10 @@ const NAMES: KnownNames<RelayOptions> = {
 export interface RelaySettings {
   readonly destinations: ReadonlyMap<string, Destination>
   readonly attempts: number
+  readonly baseMs: number
+  readonly maxMs: number
+  /** Infinity: never for its age. */
+  readonly giveUpAfterMs: number
   readonly concurrency: number
   readonly callMs: number
   readonly leaseMs: number
@@ -55,13 +72,22 @@ export interface RelaySettings {
   readonly runtime: Runtime
 }
 
+const TWELVE_HOURS_MS = 43_200_000
+const YEAR_MS = 31_536_000_000
+
 const RANGES = {
   attempts: [1, 1_000],
+  baseMs: [0, TWELVE_HOURS_MS],
+  maxMs: [0, TWELVE_HOURS_MS],
+  giveUpAfterMs: [1_000, YEAR_MS],
   concurrency: [1, 1_000],
   callMs: [100, 600_000],
   leaseMs: [1_000, 600_000],
   drainMs: [0, 600_000],
 } as const
+
+/** More than a message can have. */
+const UNLIMITED = 2_000_000_000
 
 /** @throws {@link ConfigurationError} */
 export function relaySettings(options: RelayOptions): RelaySettings {
@@ -70,7 +96,12 @@ export function relaySettings(options: RelayOptions): RelaySettings {
   if ((connectionString === undefined) === (pool === undefined)) {
     throw new ConfigurationError('startRelay expects either `connectionString` or `pool`.')
   }
-  const numbers = { attempts: 10, concurrency: 8, callMs: 30_000, leaseMs: 10_000, drainMs: 5_000 }
+  const isTimed = options.giveUpAfterMs !== undefined
+  const numbers = {
+    ...{ attempts: isTimed ? UNLIMITED : 10, baseMs: 1_000, maxMs: 300_000 },
+    ...{ giveUpAfterMs: Number.POSITIVE_INFINITY },
+    ...{ concurrency: 8, callMs: 30_000, leaseMs: 10_000, drainMs: 5_000 },
+  }
   for (const [name, [least, most]] of Object.entries(RANGES) as [
     keyof typeof RANGES,
     readonly [number, number],

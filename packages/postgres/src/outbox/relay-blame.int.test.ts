@@ -107,6 +107,29 @@ test('a message that fails alone keeps no new message waiting, and is counted af
   await until(() => left("state = 'w' and attempt > 0").then((n) => n === 1))
 })
 
+test('waits between attempts are as they were set, and end so long after the first refusal', async () => {
+  let tries = 0
+  const { destination } = recording(() => {
+    tries += 1
+    return { refused: new Error('422') }
+  })
+  await relay({ a: destination }, { baseMs: 10, maxMs: 20, giveUpAfterMs: 3_000 })
+  await send({ to: 'a', key: 'old', payload: 0 })
+  // Its age ends no message: what has waited behind another one is tried as long.
+  await kit.pool.query("update onceward.outbox_messages set created_at = now() - interval '1 year'")
+  // More than the default of `attempts`, which takes minutes by default.
+  await until(() => left("state = 'w' and attempt > 10").then((n) => n === 1))
+  await until(() => left("state = 'x'").then((n) => n === 1))
+  expect(await left(`state = 'x' and attempt = ${tries}`)).toBe(1)
+})
+
+test('of `attempts` and `giveUpAfterMs`, what comes first ends a message', async () => {
+  const { destination } = recording(() => ({ refused: new Error('422') }))
+  await relay({ a: destination }, { baseMs: 10, attempts: 3, giveUpAfterMs: 3_600_000 })
+  await send({ to: 'a', payload: 0 })
+  await until(() => left("state = 'x' and attempt = 3").then((n) => n === 1))
+})
+
 // Red before: what was not answered counted as confirmed and was deleted.
 test.each<readonly [what: string, answers: () => unknown]>([
   ['too few answers', () => [undefined]],

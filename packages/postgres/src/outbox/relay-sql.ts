@@ -40,7 +40,7 @@ export interface RelayStatements {
    * found together.
    */
   readonly remove: string
-  /** `$1`: position, `$2`: most attempts, `$3`: milliseconds until the next, `$4`: the error, `$5`: the id. */
+  /** `$1`: position, `$2`: most attempts, `$3`: milliseconds until the next, `$4`: the error, `$5`: the id, `$6`: milliseconds since the first. */
   readonly fail: string
   readonly waiting: string
 }
@@ -57,6 +57,9 @@ export function relayStatements(schema: string): RelayStatements {
   const keys = `heads as (select * from ${first("''::bytea")} first union all
     select next.* from heads cross join lateral ${first('heads.key')} next)`
   const isMine = 'destination = $1 and bucket = any ($2::int2[])'
+  // While a message waits, `failed_at` is the time of its first failure.
+  const isFirst = '(attempt = 0 or failed_at is null)'
+  const isSpent = `(attempt + 1 >= $2::int4 or (not ${isFirst} and extract(epoch from now() - failed_at) * 1000 >= $6::float8))`
   const columns =
     "position::text, message_id as id, encode(key, 'hex') as key, encode(envelope, 'hex') as envelope, encode(payload, 'hex') as payload, state::text, attempt"
   return {
@@ -88,8 +91,9 @@ export function relayStatements(schema: string): RelayStatements {
       ) found) looked where before < ${LOOK_BYTES} order by looked.position`,
     remove: `delete from ${table} m using json_to_recordset($1::json) sent(position int8, id text)
       where m.position = any ($2::int8[]) and m.position = sent.position and m.message_id = sent.id`,
-    fail: `update ${table} set attempt = attempt + 1, failed_at = now(), error = $4, due_at = now() + $3::float8 * interval '1 millisecond',
-      state = case when attempt + 1 >= $2::int4 then 'x'::"char" else 'w'::"char" end
+    fail: `update ${table} set attempt = attempt + 1, error = $4, due_at = now() + $3::float8 * interval '1 millisecond',
+      failed_at = case when ${isSpent} or ${isFirst} then now() else failed_at end,
+      state = case when ${isSpent} then 'x'::"char" else 'w'::"char" end
       where position = $1::int8 and message_id = $5 returning state::text`,
     waiting: `with recursive ${keys} select count(*)::int4 as keys, (min(error))::text as error from (
       (select error from heads where state = 'w' and bucket = any ($2::int2[]) limit ${MOST_WAITING})

@@ -37,6 +37,17 @@ export interface DestinationStatus {
   readonly oldestWaitingMs: number
 }
 
+/** A message that its destination has refused. */
+export interface MessageFailure {
+  /** Most of them. */
+  readonly attempts: number
+  /** Longest time since the first one. */
+  readonly giveUpAfterMs: number
+  /** Until the next one. */
+  readonly delayMs: number
+  readonly error: string
+}
+
 /** What a relay does with its tables. The simulation has tables of its own. */
 export type RelayTables = Pick<RelayStore, keyof RelayStore>
 
@@ -233,9 +244,10 @@ export class RelayStore {
   async fail(
     destination: string,
     { id, position }: StoredMessage,
-    { attempts, delayMs, error }: { attempts: number; delayMs: number; error: string },
+    failure: MessageFailure,
   ): Promise<boolean> {
-    const values = [position, String(attempts), String(delayMs), error, id]
+    const { attempts, delayMs, error, giveUpAfterMs } = failure
+    const values = [position, attempts, delayMs, error, id, giveUpAfterMs].map(String)
     const answer = await inTransaction(this.#pool, (client) => client.query(this.#sql.fail, values))
     this.#plans.get(destination)?.hold(position)
     this.#failed.get(destination)?.push(position)

@@ -54,6 +54,7 @@ function about({
   event,
   failedAtMs,
   headers,
+  isDead,
   key,
   source,
   type,
@@ -69,7 +70,7 @@ function about({
       ['Attempts', String(attempts)],
       ['Sent', instant(createdAtMs, now)],
       ['Due', instant(dueAtMs, now)],
-      ['Last failed', instant(failedAtMs, now)],
+      [isDead ? 'Last failed' : 'First failed', instant(failedAtMs, now)],
     ]),
     h(
       'details',
