@@ -48,15 +48,20 @@ function fromHttp(value: string | undefined): string | undefined {
 
 const STRUCTURED = /^application\/cloudevents\+json\s*(;|$)/i
 
-/** The key of a CloudEvent of the structured mode. */
+/**
+ * The key of a CloudEvent of the structured mode.
+ *
+ * @param isWhole - The decoded value is the whole body.
+ */
 export function structuredCloudEvent(
   { body, contentType }: Delivery,
   decoded: unknown,
+  isWhole: boolean,
 ): string | undefined {
   const { specversion, source, id } = fieldsOf(decoded)
   const isStructured = typeof specversion === 'string' || STRUCTURED.test(contentType ?? '')
   const found = isStructured ? toCloudEventKey(source, id) : undefined
-  if (found !== undefined) return found
+  if (found !== undefined || isWhole) return found
   // A decoder such as `unwrapCloudEvent` has kept only the data.
   const event = parsedIf(body, '"specversion"')
   return isText(event['specversion']) ? toCloudEventKey(event['source'], event['id']) : undefined

@@ -290,7 +290,7 @@ function findKey(reading: Reading, first = 0): MaybeAsync<undefined> {
     const value =
       read === undefined
         ? callUserFunction<unknown>(reading, 'eventKey', () => resolver(shownTo(reading)))
-        : read(inflatedOf(reading), decoded.value)
+        : read(inflatedOf(reading), decoded.value, options.decode === undefined)
     if (value === undefined) continue
     if (value instanceof Promise) {
       return value.then((late) => {

@@ -111,15 +111,20 @@ function read(headers: Delivery['headers'], name: string): string | undefined {
 /** What a resolver of onceward itself reads a message with. Resolvers of the user have nothing there. */
 export const OWN_READ: unique symbol = Symbol('resolver of onceward')
 
-/** It changes nothing, so it needs no copy of the delivery. */
-type OwnRead = (delivery: Delivery, decoded: unknown) => string | undefined
+/**
+ * It changes nothing, so it needs no copy of the delivery.
+ *
+ * @param isWhole - The guard has decoded the body as JSON, so nothing of it is left out of the decoded value.
+ */
+type OwnRead = (delivery: Delivery, decoded: unknown, isWhole: boolean) => string | undefined
 
 export interface OwnResolver extends Resolver<unknown, string> {
   readonly [OWN_READ]?: OwnRead
 }
 
 export function ownResolver(read: OwnRead): OwnResolver {
-  const resolver: Resolver<unknown, string> = (delivery) => read(delivery, decodedOf(delivery))
+  const resolver: Resolver<unknown, string> = (delivery) =>
+    read(delivery, decodedOf(delivery), false)
   return Object.assign(resolver, { [OWN_READ]: read })
 }
 
@@ -137,6 +142,7 @@ const decodedOf = (delivery: DecodedDelivery<unknown>): unknown =>
   DECODED in delivery ? delivery[DECODED] : delivery.payload
 
 const cloudEventResolver = ownResolver(
-  (delivery, decoded) => binaryCloudEvent(delivery) ?? structuredCloudEvent(delivery, decoded),
+  (delivery, decoded, isWhole) =>
+    binaryCloudEvent(delivery) ?? structuredCloudEvent(delivery, decoded, isWhole),
 )
 const keyHeaderResolver = ownResolver(keyHeaders)
