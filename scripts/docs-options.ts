@@ -18,7 +18,7 @@ import {
   type RedisLeasesOptions,
 } from '../packages/redis/src/options.ts'
 import { BROKER_NAMES, BROKERS } from '../test-e2e/brokers/index.ts'
-import { type Docs, MS } from './docs-brokers.ts'
+import { type Docs, MS, sharedDocs } from './docs-brokers.ts'
 import { code, table, withDuration } from './docs-table.ts'
 
 const INBOX: Docs<keyof KyselyInboxOptions> = {
@@ -26,7 +26,6 @@ const INBOX: Docs<keyof KyselyInboxOptions> = {
     type: 'string, 1–63 bytes',
     default: DEFAULT_SCHEMA,
     meaning: 'Schema of the tables. Pass the same one to `migrate` and `deadLetters`.',
-    reason: 'A separate schema keeps the tables apart from yours.',
   },
   maxStoredBytes: {
     type: 'integer, 2097152–1073741824',
@@ -34,30 +33,25 @@ const INBOX: Docs<keyof KyselyInboxOptions> = {
     default: MAX_STORED_BYTES,
     meaning:
       'The largest message that is stored with a dead letter or a refused message. A larger one is published whole to the dead-letter place. Without a place it stays with the broker, deferred and reported.',
-    reason:
-      'More than brokers take by default. A large body is stored in pieces of 2 MiB, so it needs little memory.',
   },
   isolation: {
     type: "'read committed' | 'repeatable read' | 'serializable'",
     default: INBOX_DEFAULTS.isolation,
-    meaning: "Isolation level of the handler's transactions. It cannot be set after the claim.",
-    reason:
-      'The default of PostgreSQL. With the other levels a transaction that fails to serialize runs again, at most five times for one event.',
+    meaning:
+      "Isolation level of the handler's transactions. It cannot be set after the claim. With the other levels a transaction that fails to serialize runs again, at most five times for one event.",
   },
   commitSilenceMs: {
     type: 'integer, 100–3600000',
     unit: MS,
     default: INBOX_DEFAULTS.commitSilenceMs,
     meaning:
-      'Longest wait for the answer to a COMMIT. After it the outcome counts as unknown and is looked up on another connection.',
-    reason: 'Long enough for a busy disk. Synchronous standbys may need more.',
+      'Longest wait for the answer to a COMMIT. After it the outcome counts as unknown and is looked up on another connection. Synchronous standbys may need more.',
   },
   poolSize: {
     type: 'integer, 1 or more',
     default: undefined,
     meaning:
       'Kysely only: the number of connections in its pool. If set, guards that share the pool take turns, two connections stay spare, and a `concurrency` that the pool cannot carry is refused at start.',
-    reason: 'Kysely does not expose its pool. The size of a `pg` pool is known.',
   },
 }
 
@@ -66,32 +60,25 @@ const REDIS: Docs<keyof RedisLeasesOptions> = {
     type: 'integer, 1–60000',
     unit: MS,
     default: `${REDIS_DEFAULTS.besideMs} beside an inbox, ${REDIS_DEFAULTS.aloneMs} without`,
-    meaning: 'Longest wait for Redis.',
-    reason:
-      'Beside an inbox the guard then goes straight to Postgres. Without an inbox it has no other source.',
+    meaning: 'Longest wait for Redis. Beside an inbox the guard then goes straight to Postgres.',
   },
   namespace: {
     type: 'string, 1–64 of `A–Z a–z 0–9 . _ : -`',
     default: REDIS_DEFAULTS.namespace,
     meaning: 'Part of every key. Beside an inbox the identity of the Postgres history is added.',
-    reason: 'Several systems can share one Redis.',
   },
   rememberDoneMs: {
     type: 'integer, 1000–31536000000',
     unit: MS,
     default: REDIS_DEFAULTS.rememberDoneMs,
     meaning:
-      'How long done events are remembered beside an inbox: at least this long, or a third of the dedup window if that is less, and at most twice as long.',
-    reason:
-      'Most copies arrive soon, and Postgres remembers for the whole dedup window. Without an inbox only Redis remembers, so there it must not be shorter than the window.',
+      'How long done events are remembered beside an inbox: at least this long, or a third of the dedup window if that is less, and at most twice as long. Without an inbox it must not be shorter than the dedup window.',
   },
   hold: {
     type: "'always' | 'by-need'",
     default: REDIS_DEFAULTS.hold,
     meaning:
       "Which events are claimed beside an inbox. 'by-need': deliveries that may be copies, and all events while a quarter of them are copies that Redis knows; the others are only marked as done, behind their commits. 'always': all of them.",
-    reason:
-      "The row in Postgres is the fence, so a new event needs no claim: it costs Redis one mark, which nothing waits for. With 'always', copies of a long run wait without a look at Postgres.",
   },
 }
 
@@ -108,39 +95,33 @@ const HTTP: Docs<
   tenant: {
     type: "'none' | (request) => string | undefined | Promise<…>",
     meaning:
-      "The caller's identity, to which its keys belong. A request for which the function finds none is answered 401. `'none'`: all callers share one key space.",
-    reason: 'Required. Without it, callers that send the same key would get the answers of others.',
+      "The caller's identity, to which its keys belong. A request for which the function finds none is answered 401. `'none'`: all callers share one key space. Required: without it, callers that send the same key would get the answers of others.",
   },
   schema: {
     type: 'StandardSchemaV1<unknown, Payload>',
     meaning: 'Checks and types `payload`. A body that does not match is answered 400.',
-    reason: 'None by default: the payload is what `decode` returned.',
   },
   decode: {
     type: '(bytes, request) => Decoded | Promise<Decoded>',
     default: 'JSON in UTF-8; an empty body is null',
-    meaning: 'Turns the body into a value. If it throws, the request is answered 400.',
-    reason: 'Most requests are JSON. Without it other content types are answered 415.',
+    meaning:
+      'Turns the body into a value. If it throws, the request is answered 400. Without it other content types than JSON are answered 415.',
   },
   fingerprint: {
     type: "'body' | 'none' | (payload) => unknown",
     default: HTTP_DEFAULTS.fingerprint,
     meaning:
-      'Which part of the payload is compared, besides method, path and query, when a key is used again. If `decode` is set, the bytes are compared. `none` ignores the body.',
-    reason:
-      'The canonical form of JSON, so that spaces and the order of members do not matter. Set a function if clients stamp each attempt.',
+      'Which part of the payload is compared, besides method, path and query, when a key is used again. If `decode` is set, the bytes are compared. `none` ignores the body. Set a function if clients stamp each attempt.',
   },
   storedHeaders: {
     type: 'string[]',
     meaning: 'Further headers that are stored with the answer and sent again. Never `Set-Cookie`.',
-    reason: 'None by default: a header may be meant for one answer alone.',
   },
   maxBodyBytes: {
     type: `integer, 1–${LARGEST_BODY}`,
     unit: 'bytes',
     default: HTTP_DEFAULTS.maxBodyBytes,
     meaning: 'Longest body. A longer one is answered 413 and not read to its end.',
-    reason: 'The body is kept in memory while its request waits.',
   },
   maxWaiting: {
     type: `integer, 0–${MOST_WAITING}`,
@@ -148,15 +129,12 @@ const HTTP: Docs<
     default: HTTP_DEFAULTS.maxWaiting,
     meaning:
       'Requests that may wait while `concurrency` handlers run. Further requests are answered 503 `overloaded` at once.',
-    reason:
-      'A client gives up after seconds, so a longer queue would run requests that nobody waits for. 1,000 requests with bodies of 10 KiB take 10 MiB.',
   },
   onHangUp: {
     type: "'finish' | 'abort'",
     default: HTTP_DEFAULTS.onHangUp,
     meaning:
       'Whether a running handler goes on (`finish`) or its signal aborts (`abort`) when its client closes the connection.',
-    reason: 'The run is not wasted, and the retry gets its answer at once.',
   },
 }
 
@@ -166,46 +144,49 @@ const LAMBDA: Docs<keyof LambdaSqsOptions | keyof LambdaKafkaOptions> = {
     unit: MS,
     default: LAMBDA_DEFAULTS.marginMs,
     meaning:
-      'The end of an invocation that handlers cannot use. In it, runs that were cut off are rolled back and recorded, and the answer is sent. The default is at most half of the time that the invocation has.',
-    reason: 'Enough for a rollback and two statements. A slow or distant database needs more.',
+      'The end of an invocation that handlers cannot use. In it, runs that were cut off are rolled back and recorded, and the answer is sent. The default is at most half of the time that the invocation has. A slow or distant database needs more.',
   },
   partialResponses: {
     type: 'boolean',
     default: '`true` for SQS, `false` for Kafka',
     meaning:
-      'SQS and Kafka only. True: the answer lists what is not done. The event source mapping must have `ReportBatchItemFailures`. False: the function throws, and the whole batch comes again.',
-    reason: 'Every mapping of SQS can have it. For Kafka it needs provisioned mode.',
+      'SQS and Kafka only. True: the answer lists what is not done. The event source mapping must have `ReportBatchItemFailures`. False: the function throws, and the whole batch comes again. For Kafka it needs provisioned mode.',
   },
   deadLetter: {
     type: "'redrive' | 'destination'",
     default: undefined,
     meaning:
-      "Where dead messages go: left to the queue's redrive policy (`'redrive'`, SQS) or to the on-failure destination (`'destination'`, the others) by reporting them as failures. If omitted, they are only in the table `failed_events` and count as done.",
-    reason: 'Required without an inbox, because then there is no other place.',
+      "Where dead messages go: left to the queue's redrive policy (`'redrive'`, SQS) or to the on-failure destination (`'destination'`, the others) by reporting them as failures. If omitted, they are only in the table `failed_events` and count as done. Required without an inbox.",
   },
   changeVisibility: {
     type: '(change) => unknown',
     default: undefined,
-    meaning: 'SQS only. Called for each message that is not due before a certain time.',
-    reason:
-      'The package needs no AWS SDK. Without it, messages return after the visibility timeout.',
+    meaning:
+      'SQS only. Called for each message that is not due before a certain time. Without it, messages return after the visibility timeout.',
   },
 }
 
 const named = (docs: Docs<string>): readonly OptionDoc[] =>
   Object.entries(docs).map(([name, doc]) => ({ name, ...doc }))
 
-const BROKER_TABLES = await Promise.all(
-  BROKER_NAMES.map(async (name) => {
-    const { options } = await BROKERS[name].docs()
-    return [name, () => optionTable(named(options))] as const
-  }),
+const ADAPTERS = await Promise.all(
+  BROKER_NAMES.map(async (name) => ({
+    ...{ name, title: BROKERS[name].title },
+    ...(await BROKERS[name].docs()),
+  })),
+)
+
+const SHARED = sharedDocs(
+  Object.fromEntries(ADAPTERS.map(({ defaults, title }) => [title, defaults])),
 )
 
 /** Tables of options by the name that a document asks for; a broker's table has the name of its package. */
 export const OPTION_TABLES: Readonly<Record<string, () => string>> = {
   guard: () => optionTable(OPTION_DOCS.map(withRange)),
-  ...Object.fromEntries(BROKER_TABLES),
+  consumers: () => optionTable(named(SHARED)),
+  ...Object.fromEntries(
+    ADAPTERS.map(({ name, options }) => [name, () => optionTable(named(options))]),
+  ),
   redis: () => optionTable(named(REDIS)),
   inbox: () => optionTable(named(INBOX)),
   http: () => optionTable(named(HTTP)),
@@ -219,21 +200,17 @@ function withRange(doc: OptionDoc): OptionDoc {
 }
 
 function optionTable(docs: readonly OptionDoc[]): string {
-  const head = ['Option', 'Type', 'Unit', 'Default', 'What it is', 'Why']
   return table(
-    head,
-    docs.map((doc) => [
-      code(doc.name),
-      typeCell(doc.type),
-      doc.unit ?? '',
-      defaultCell(doc),
-      doc.meaning,
-      doc.reason,
-    ]),
+    ['Option', 'Type', 'Default', 'What it is'],
+    docs.map((doc) => [code(doc.name), typeCell(doc), defaultCell(doc), doc.meaning]),
   )
 }
 
-const typeCell = (type: string): string => (/^(integer|string), /.test(type) ? type : code(type))
+/** The name says that a number is milliseconds, as a rule. */
+function typeCell({ name, type, unit }: OptionDoc): string {
+  const text = /^(integer|string), /.test(type) ? type : code(type)
+  return unit === undefined || name.endsWith('Ms') ? text : `${text} (${unit})`
+}
 
 function defaultCell({ default: value, unit }: OptionDoc): string {
   if (value === undefined) return ''

@@ -1,24 +1,15 @@
 import { type ConsumeAmqpOptions, DEFAULTS } from '../../../packages/amqp/src/options.ts'
-import {
-  type BrokerDocs,
-  type Docs,
-  MS,
-  type OwnOption,
-  sharedDocs,
-} from '../../../scripts/docs-brokers.ts'
+import { type BrokerDocs, type Docs, MS, type OwnOption } from '../../../scripts/docs-brokers.ts'
 
 const OWN: Docs<OwnOption<ConsumeAmqpOptions>> = {
   queue: {
     type: 'string',
-    meaning: 'The queue to read. It must exist.',
-    reason: 'Required.',
+    meaning: 'The queue to read. It must exist. Required.',
   },
   deadLetter: {
     type: "{ queue } | { exchange, routingKey } | 'dlx'",
     meaning:
-      "Where dead messages go: published there and confirmed, with headers that give the reason. With `'dlx'` they are rejected, so that the queue's own dead-letter exchange takes them.",
-    reason:
-      'If left out, dead messages are only recorded in Postgres and acked. Required without an inbox.',
+      "Where dead messages go: published there and confirmed, with headers that give the reason. With `'dlx'` they are rejected, so that the queue's own dead-letter exchange takes them. If left out, dead messages are only recorded in Postgres and acked. Required without an inbox.",
   },
   prefetch: {
     type: 'integer, 1–65535',
@@ -27,15 +18,12 @@ const OWN: Docs<OwnOption<ConsumeAmqpOptions>> = {
       "follows the pace: `concurrency`, and half as many again while messages are quick; one batch or two with `transaction: 'batch'`",
     meaning:
       'Unsettled messages that the broker delivers at most. By default held messages that wait for a time, or for an earlier one, are not counted, up to three times `concurrency`, at least 20, or two batches in all. In a wrap: the value you gave to `channel.prefetch()`.',
-    reason:
-      'Enough to keep the handlers busy; what waits longer is kept from consumers that have nothing to do. At most half are held.',
   },
   holdMs: {
     type: 'integer, 0–60000',
     unit: MS,
     default: DEFAULTS.holdMs,
     meaning: 'Longest wait for which a message stays in memory instead of going to a delay queue.',
-    reason: 'A held message costs a place in the prefetch, a delayed one costs two publishes.',
   },
   retryLevelsMs: {
     type: 'integer[]',
@@ -43,35 +31,31 @@ const OWN: Docs<OwnOption<ConsumeAmqpOptions>> = {
     default: DEFAULTS.retryLevelsMs.join(', '),
     meaning:
       'The delay queues, `<queue>.retry.<ms>` each, 100 or more: a message waits in the shortest one that is long enough, else again and again in the longest.',
-    reason:
-      'One queue per level, because in one queue for all a short wait would be stuck behind a long one. With levels of some milliseconds, messages would go round broker and store hundreds of times a second.',
   },
   consumerTimeoutMs: {
     type: 'integer, 121000–4294967295',
     unit: MS,
     default: DEFAULTS.consumerTimeoutMs,
     meaning:
-      "The server's `consumer_timeout`, which a client cannot read. `deadlineMs` must be two minutes below it, and a message that could not end by then is returned unstarted.",
-    reason:
-      'The default of RabbitMQ. When it is exceeded, the server closes the channel, and all its messages are requeued.',
+      "The server's `consumer_timeout`, which a client cannot read. `deadlineMs` must be two minutes below it, and a message that could not end by then is returned unstarted. When it is exceeded, the server closes the channel, and all its messages are requeued.",
   },
   consumer: {
     type: 'Options.Consume',
-    meaning: 'Options for `channel.consume`: priority, exclusive, tag, arguments.',
-    reason: '`noAck` is refused, because no message could be settled.',
+    meaning:
+      'Options for `channel.consume`: priority, exclusive, tag, arguments. `noAck` is refused.',
   },
   deadLetterPolicy: {
     type: 'boolean',
     default: 'false',
-    meaning: 'Set it to true if a policy gives the queue its dead-letter exchange.',
-    reason:
-      'A client cannot see policies, and otherwise a quorum queue that drops messages at its delivery limit is refused.',
+    meaning:
+      'Set it to true if a policy gives the queue its dead-letter exchange. Otherwise a quorum queue that drops messages at its delivery limit is refused.',
   },
 }
 
 export const amqpDocs: BrokerDocs = {
   page: 'docs/rabbitmq.md',
-  options: { ...OWN, ...sharedDocs(DEFAULTS) },
+  options: OWN,
+  defaults: DEFAULTS,
   told: DEFAULTS.retryLevelsMs.map((ms) => ({
     file: 'docs/rabbitmq.md',
     text: new RegExp(`orders\\.retry\\.[0-9 /]*\\b${ms}\\b`),

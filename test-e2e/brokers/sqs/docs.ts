@@ -11,31 +11,25 @@ import {
   type Docs,
   MS,
   type OwnOption,
-  sharedDocs,
   type Told,
 } from '../../../scripts/docs-brokers.ts'
 
 const OWN: Docs<OwnOption<ConsumeSqsOptions>> = {
   queueUrl: {
     type: 'string',
-    meaning: 'URL of the queue to read.',
-    reason: 'Required.',
+    meaning: 'URL of the queue to read. Required.',
   },
   deadLetter: {
     type: "{ queueUrl } | 'redrive'",
     meaning:
-      "Where dead messages go: to that queue, with headers that give the reason. With `'redrive'` they are left to the queue's own redrive policy.",
-    reason:
-      'If left out, dead messages are only recorded in Postgres and deleted. Required without an inbox.',
+      "Where dead messages go: to that queue, with headers that give the reason. With `'redrive'` they are left to the queue's own redrive policy. If left out, dead messages are only recorded in Postgres and deleted. Required without an inbox.",
   },
   visibilityMs: {
     type: `integer, 1000–${LONGEST_VISIBILITY_MS}`,
     unit: MS,
     default: "the guard's `leaseMs` and a tenth more, at least a second, in whole seconds",
     meaning:
-      'How long SQS hides a message after each receive and each renewal. Renewed while the message is in hand.',
-    reason:
-      'It decides how soon the message of a dead process returns, not how long a handler may take. It is a little longer than the lease, so that the lease has expired by then.',
+      'How long SQS hides a message after each receive and each renewal. Renewed while the message is in hand. It decides how soon the message of a dead process returns, not how long a handler may take.',
   },
   longPollMs: {
     type: 'integer, 0–20000',
@@ -43,7 +37,6 @@ const OWN: Docs<OwnOption<ConsumeSqsOptions>> = {
     default: DEFAULTS.longPollMs,
     meaning:
       'How long a receive waits for a message. The drain of an idle consumer may take as long.',
-    reason: 'The longest that SQS allows, so that an idle queue costs the fewest requests.',
   },
 }
 
@@ -63,6 +56,7 @@ function queueSettings(): readonly RegExp[] {
 
 export const sqsDocs: BrokerDocs = {
   page: 'docs/sqs.md',
-  options: { ...OWN, ...sharedDocs(DEFAULTS) },
+  options: OWN,
+  defaults: DEFAULTS,
   told: queueSettings().map((text): Told => ({ file: 'docs/sqs.md', text })),
 }

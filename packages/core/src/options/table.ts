@@ -19,10 +19,8 @@ interface Row {
   readonly type: string
   readonly unit?: string
   readonly rule: Rule
-  /** What the option is. */
+  /** What the option is, and what one must know before one sets it. */
   readonly meaning: string
-  /** Why this default, or why there is none. */
-  readonly reason: string
 }
 
 type FlatDefaults = Omit<Defaults, 'retry'> & {
@@ -52,55 +50,44 @@ export const OPTIONS: OptionTable = {
     type: 'string',
     rule: consumerName,
     meaning:
-      'Name of the logical consumer: 1–128 of `A–Z a–z 0–9 . _ : -`. Part of the identity of every event.',
-    reason:
-      'Required. Two consumers of one event each have their own effect. After a rename every event is new to the consumer.',
+      'Name of the logical consumer: 1–128 of `A–Z a–z 0–9 . _ : -`. Part of the identity of every event. Two consumers of one event each have their own effect. After a rename every event is new.',
   },
   inbox: {
     type: 'Inbox<Tx>',
     rule: store('an inbox', 'open'),
     meaning:
-      'The durable guard: `pgInbox(pool)`, `kyselyInbox(db)` or, in unit tests, `memoryInbox()`.',
-    reason:
-      'Required unless `leases` is given. Only an inbox makes the committed effect exactly once.',
+      'The durable guard: `pgInbox(pool)`, `kyselyInbox(db)` or, in unit tests, `memoryInbox()`. Required unless `leases` or `dedup` is given.',
   },
   leases: {
     type: 'LeaseStore',
     rule: store('a lease store', 'claim', 'renew', 'complete', 'fail', 'release', 'bury'),
     meaning:
       'Where live claims are stored. Beside an inbox leases are a fast path; alone they guard effects outside Postgres.',
-    reason: 'None by default: the smallest setup is Postgres alone.',
   },
   dedup: {
     type: 'ApproximateDedup',
     rule: store('an approximate dedup', 'asLeases'),
     meaning:
-      'For telemetry alone, in place of `inbox` and `leases`: `approximateDedup({ redis, windowMs })` remembers about which events are done.',
-    reason: 'None by default, and never beside a store: a false positive loses an event.',
+      'For telemetry alone, in place of `inbox` and `leases`: `approximateDedup({ redis, windowMs })` remembers about which events are done. A false positive loses an event.',
   },
   split: {
     type: '(delivery) => items | Promise<items>',
     rule: aFunction,
     meaning:
       'Finds the events in a message that holds several (at most 10,000). Each item is an event of its own: key, attempts, dead letter.',
-    reason:
-      'None by default: a message is one event. Senders that batch repeat some events in another batch, so the batch has no key.',
   },
   schema: {
     type: 'StandardSchemaV1<unknown, Payload>',
     rule: standardSchema,
     meaning:
       'Checks and types `event.payload` (zod, valibot, arktype, …). A payload that does not match is dead-lettered.',
-    reason: 'None by default: the payload is what `decode` returned.',
   },
   decode: {
     type: '(body, delivery) => Decoded | Promise<Decoded>',
     defaultText: 'JSON in UTF-8; an empty body is null',
     rule: aFunction,
     meaning:
-      'Turns the body into a value. If it throws, the message is read again with back-off, and dead-lettered when the attempts are spent; an `InvalidPayloadError` or a `SyntaxError` dead-letters it at once.',
-    reason:
-      'Most events are JSON. Invalid UTF-8 is refused, because two different bodies would look alike.',
+      'Turns the body into a value. If it throws, the message is read again with back-off, and dead-lettered when the attempts are spent; an `InvalidPayloadError` or a `SyntaxError` dead-letters it at once. Invalid UTF-8 is refused.',
   },
   maxInflatedBytes: {
     type: 'integer',
@@ -109,15 +96,12 @@ export const OPTIONS: OptionTable = {
     rule: integer(0, 1024 * 1024 * 1024, 'It counts bytes of one body.'),
     meaning:
       'Most bytes of a body whose content encoding (`gzip`, `deflate`, `br`) was removed before `decode`. A larger one is dead-lettered. 0: bodies are not inflated.',
-    reason:
-      'Messages of brokers are far smaller. A few kilobytes that grow to gigabytes would end the process.',
   },
   skip: {
     type: '(delivery) => boolean',
     rule: aFunction,
     meaning:
       'Messages for which it returns true are acknowledged without a record, before schema and key are read.',
-    reason: 'None by default: nothing is skipped.',
   },
   eventKey: {
     type: 'Resolver | Resolver[]',
@@ -125,16 +109,13 @@ export const OPTIONS: OptionTable = {
       '[cloudEventKey(), idempotencyKeyHeader(), snsKey(), eventBridgeKey(), recordKey()]',
     rule: resolvers,
     meaning:
-      'Identity of the event, as its producer means it. The first resolver that finds one wins.',
-    reason:
-      'The first two are set by the producer on purpose, the others by the AWS service that was given the event. Broker ids are not: when a producer sends an event again, the copy gets a new id.',
+      'Identity of the event, as its producer means it. The first resolver that finds one wins. No id of the broker: when a producer sends an event again, the copy gets a new one.',
   },
   tenant: {
     type: 'Resolver',
     rule: aFunction,
     meaning:
       'Keys are unique per tenant. If the option is set and finds no tenant, the key counts as missing.',
-    reason: 'None by default: all keys of a consumer share one namespace.',
   },
   orderingKey: {
     type: 'Resolver',
@@ -142,25 +123,20 @@ export const OPTIONS: OptionTable = {
     rule: aFunction,
     meaning:
       'Events with the same ordering key run one after the other, in delivery order. Whether later ones wait for a deferred one depends on the broker: [order](guarantees.md#order).',
-    reason: 'The producer chose that key for the order of its events.',
   },
   fingerprint: {
     type: "'body' | 'none' | (payload) => unknown",
     default: 'body',
     rule: either(oneOf('body', 'none'), aFunction),
     meaning:
-      "What is compared to tell a duplicate from a conflict (another payload under a used key). 'body' is the decoded body, and of an envelope what its producer wrote.",
-    reason:
-      "The decoded body before the schema, so that a new default in the schema does not turn redeliveries into conflicts. Set a function if producers stamp each send ('sentAt').",
+      "What is compared to tell a duplicate from a conflict (another payload under a used key). 'body' is the decoded body, and of an envelope what its producer wrote. Set a function if producers stamp each send ('sentAt').",
   },
   transaction: {
     type: "'each' | 'batch'",
     default: 'each',
     rule: oneOf('each', 'batch'),
     meaning:
-      'With an inbox: one transaction per event, or one for all received events, which is bisected when one fails.',
-    reason:
-      "'each' isolates failures. 'batch' is several times faster if events do not compete for the same rows. With `batch: { lingerMs: 0 }` of the adapter it shares what is in hand and waits for no more.",
+      "With an inbox: one transaction per event, or one for all received events, which is bisected when one fails. 'batch' is several times faster if events do not compete for the same rows.",
   },
   concurrency: {
     type: 'integer',
@@ -168,9 +144,7 @@ export const OPTIONS: OptionTable = {
     default: 8,
     rule: integer(1, 1_000, 'It counts handlers that run at the same time.'),
     meaning:
-      'Handlers (transactions) that this guard runs at the same time. With an inbox and `each`, adapters hand over up to twice as many events while these are quick: one that waits is begun by the COMMIT of one that ends.',
-    reason:
-      'A default `pg` pool has 10 connections, and two are kept for attempts and dead letters. If you set more than the pool can carry, the guard throws a ConfigurationError; the default is lowered.',
+      'Handlers (transactions) that this guard runs at the same time. With an inbox and `each`, adapters hand over up to twice as many events while these are quick: one that waits is begun by the COMMIT of one that ends. A value that the pool cannot carry with two spare connections is refused; the default is lowered.',
   },
   deadlineMs: {
     type: 'integer',
@@ -178,9 +152,7 @@ export const OPTIONS: OptionTable = {
     default: 60 * SECOND_MS,
     rule: milliseconds(1, 12 * HOUR_MS),
     meaning:
-      'Longest run of a handler. After it, the signal aborts, the transaction is rolled back and `tx` refuses.',
-    reason:
-      'Always finite, because a hung call would hold a connection and a key without end. A run past its deadline counts as failed.',
+      'Longest run of a handler. After it, the signal aborts, the transaction is rolled back and `tx` refuses. The run counts as failed.',
   },
   'retry.attempts': {
     type: 'integer',
@@ -188,9 +160,7 @@ export const OPTIONS: OptionTable = {
     default: 10,
     rule: integer(1, 1_000, 'It counts runs of the handler, the first one included.'),
     meaning:
-      'Runs of the handler, crashes included, before the event is dead-lettered. Also reads of a message that fail.',
-    reason:
-      'With the default back-off, ten attempts take at least four minutes, so an outage of four minutes dead-letters nothing. Outages of the stores themselves cost no attempt.',
+      'Runs of the handler, crashes included, before the event is dead-lettered. Also reads of a message that fail. Outages of the stores cost no attempt.',
   },
   'retry.baseMs': {
     type: 'integer',
@@ -199,8 +169,6 @@ export const OPTIONS: OptionTable = {
     rule: milliseconds(0, 12 * HOUR_MS),
     meaning:
       'Longest wait after the first failure. It doubles with each further failure. Each wait is between half of that time and the whole.',
-    reason:
-      'Most faults of a dependency last seconds. Jitter keeps consumers that failed together from retrying together.',
   },
   'retry.maxMs': {
     type: 'integer',
@@ -208,25 +176,20 @@ export const OPTIONS: OptionTable = {
     default: 5 * MINUTE_MS,
     rule: milliseconds(0, 12 * HOUR_MS),
     meaning: 'Longest wait between two attempts, `RetryableError.afterMs` included.',
-    reason:
-      'Long enough to spare a dependency that is down, short enough for a person who waits for the result.',
   },
   isFatal: {
     type: '(error) => boolean',
     rule: aFunction,
     meaning:
       'Errors of other libraries that retries cannot cure. If it returns true, the event is dead-lettered at once, as with FatalError.',
-    reason:
-      'None by default: every error is retried but FatalError, InvalidPayloadError and MissingKeyError.',
   },
   dedupWindowMs: {
     type: 'integer',
     unit: MS,
     default: 15 * DAY_MS,
     rule: milliseconds(1_000, 3_650 * DAY_MS),
-    meaning: 'How long a done event is remembered.',
-    reason:
-      'One day more than 14 days, the longest for which a queue service keeps a message. It must be longer than the broker can take to bring a message back; adapters check this at start.',
+    meaning:
+      'How long a done event is remembered. It must be longer than the broker can take to bring a message back; adapters check this at start.',
   },
   leaseMs: {
     type: 'integer',
@@ -234,9 +197,7 @@ export const OPTIONS: OptionTable = {
     default: 30 * SECOND_MS,
     rule: milliseconds(1_000, 12 * HOUR_MS),
     meaning:
-      "Time limit of a claim, on the store's clock; renewed at a third of it while the handler runs.",
-    reason:
-      'After a crash no other process takes the event over sooner. Beside an inbox two renewals may fail before it expires. Without one, one may: a run whose lease cannot be renewed must stop before it expires.',
+      "Time limit of a claim, on the store's clock; renewed at a third of it while the handler runs. After a crash no other process takes the event over sooner.",
   },
   claimWaitMs: {
     type: 'integer',
@@ -245,16 +206,13 @@ export const OPTIONS: OptionTable = {
     rule: milliseconds(1, 60_000),
     meaning:
       'Longest wait for an event that another process is running, before the delivery is deferred.',
-    reason: 'Longer than most transactions, and too short for waiting copies to exhaust the pool.',
   },
   onMissingKey: {
     type: "'dead-letter' | 'position' | 'unguarded'",
     default: 'dead-letter',
     rule: oneOf('dead-letter', 'position', 'unguarded'),
     meaning:
-      'For a message without a key: dead-letter it, use its position in the broker as key, or run it without a guard.',
-    reason:
-      "A position cannot detect copies that the producer sends, so 'position' and 'unguarded' must be your decision.",
+      'For a message without a key: dead-letter it, use its position in the broker as key, or run it without a guard. A position does not detect copies that the producer sends.',
   },
   onConflict: {
     type: "'dead-letter' | 'ack' | 'throw'",
@@ -262,38 +220,31 @@ export const OPTIONS: OptionTable = {
     rule: oneOf('dead-letter', 'ack', 'throw'),
     meaning:
       'For another payload under a used key: dead-letter it, acknowledge it, or (in tests) retry it as a failure.',
-    reason:
-      'A conflict is a mistake of the producer or of the key resolver, and the second payload may be the right one.',
   },
   afterCommit: {
     type: '(result, event, { duplicate }) => void | Promise<void>',
     rule: aFunction,
     meaning:
-      'Called after the commit and before the message is acknowledged, at least once, also for each duplicate.',
-    reason:
-      'None by default. For a reply or a notice that must follow the commit. If it throws, the delivery is deferred and the event does not run again.',
+      'Called after the commit and before the message is acknowledged, at least once, also for each duplicate. If it throws, the delivery is deferred and the event does not run again.',
   },
   onTakeover: {
     type: "'retry' | 'dead-letter' | (event, context) => Takeover",
     rule: either(oneOf('retry', 'dead-letter'), aFunction),
-    meaning: 'Without an inbox: what to do when an earlier attempt may have had its effect.',
-    reason:
-      'Required with leases alone, and refused beside an inbox. Only you know whether the effect can be looked up or repeated.',
+    meaning:
+      'Without an inbox: what to do when an earlier attempt may have had its effect. Required with leases alone, refused beside an inbox.',
   },
   onStoreDown: {
     type: "'wait' | 'unguarded'",
     default: 'wait',
     rule: oneOf('wait', 'unguarded'),
-    meaning: 'Without an inbox: wait for the lease store, or run without it.',
-    reason:
-      'Waiting is safe: without the store a duplicate cannot be distinguished from a first delivery.',
+    meaning:
+      'Without an inbox: wait for the lease store, or run without it. Without the store a duplicate looks like a first delivery.',
   },
   observe: {
     type: '(record) => void',
     rule: aFunction,
     meaning:
       'Called once per delivery when its settlement is known. `meterObserver()` of `@onceward/otel` is one, for [metrics](telemetry.md).',
-    reason: 'None by default.',
   },
   logger: {
     type: 'Logger',
@@ -301,23 +252,19 @@ export const OPTIONS: OptionTable = {
     rule: objectWith('a logger', 'debug', 'info', 'warn', 'error'),
     meaning:
       'A pino instance or `console`. By default lines for a person on a terminal; elsewhere, and with `NODE_ENV=production`, a line of JSON each, in the format of pino.',
-    reason:
-      'A failing handler must not go unnoticed. Without a logger there is one line at the start, and one a minute for duplicates.',
   },
   logKeys: {
     type: 'boolean',
     defaultText: 'false',
     rule: aBoolean,
-    meaning: 'Adds the key of the event as `key` to the log lines of onceward and of handlers.',
-    reason:
-      'Keys are often order numbers or e-mail addresses. Without it, lines have a hash of the key and the id of the event.',
+    meaning:
+      'Adds the key of the event as `key` to the log lines of onceward and of handlers. Keys are often order numbers or e-mail addresses.',
   },
   runtime: {
     type: 'Runtime',
     defaultText: 'systemRuntime',
     rule: objectWith('a runtime', 'now', 'monotonic', 'random', 'uuid', 'setTimer'),
     meaning: 'Time, randomness and ids, for simulations.',
-    reason: 'Tests run the engine on their own clock.',
   },
 }
 
@@ -327,10 +274,9 @@ export interface OptionDoc {
   readonly name: string
   readonly type: string
   readonly unit?: string | undefined
-  /** Undefined: the option is required, or doing without it is the default; the reason says which. */
+  /** Undefined: the option is required, or doing without it is the default. */
   readonly default?: string | number | undefined
   readonly meaning: string
-  readonly reason: string
 }
 
 type AnyRow = Omit<OptionDoc, 'name'> & { readonly rule: Rule; readonly defaultText?: string }
@@ -352,7 +298,7 @@ export const OPTION_RULES: Readonly<Record<string, Rule>> = Object.fromEntries(
 )
 
 /**
- * Every default of a guard. Unit and reason of each stand in `OPTION_DOCS`, from which docs/configuration.md is rendered.
+ * Every default of a guard. The unit of each stands in `OPTION_DOCS`, from which docs/configuration.md is rendered.
  */
 export const DEFAULTS: Defaults = frozenDefaults()
 
