@@ -4,7 +4,7 @@ import { table } from './docs-table.ts'
 /** A test of the suite that each client passes. */
 const TITLE = /^ {2}test\(\s*'([^']+)'/gm
 
-/** What the tests of `packages/kafka/src/clients/clients.int.test.ts` have shown of each client. */
+/** The tests of `packages/kafka/src/clients/clients.int.test.ts` that some clients do not pass, and why. */
 export function kafkaClientTable(suite: string): string {
   const titles = [...suite.matchAll(TITLE)].map(([, title = '']) => title)
   const unknown = Object.keys(DIFFERS).filter((title) => !titles.includes(title))
@@ -12,7 +12,10 @@ export function kafkaClientTable(suite: string): string {
   const names = Object.keys(CLIENTS)
   return table(
     ['', ...names.map(titleOf)],
-    titles.map((title) => [title, ...names.map((name) => DIFFERS[title]?.[name] ?? '✓')]),
+    Object.keys(DIFFERS).map((title) => [
+      title,
+      ...names.map((name) => DIFFERS[title]?.[name] ?? '✓'),
+    ]),
   )
 }
 
