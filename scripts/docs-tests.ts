@@ -48,35 +48,29 @@ const order = (name: string): number =>
 interface TrapTest {
   /** `T5 and A4` */
   readonly name: string
-  readonly title: string
   readonly file: string
 }
 
 /** Every test that is named after a trap or an acceptance test. */
 export function trapTests(tests: readonly TestFile[]): readonly TrapTest[] {
   return tests.flatMap(({ file, text }) =>
-    [...text.matchAll(TRAP)].map(({ 2: names = '', 3: title = '', index }) => {
-      const name = names.replaceAll(/traps? |acceptance /g, '').replace(', ', ' and ')
-      const isGroup = text.slice(0, index).endsWith('describe(')
-      return { name, title: isGroup ? `${title} …` : title, file }
-    }),
+    [...text.matchAll(TRAP)].map(({ 2: names = '' }) => ({
+      name: names.replaceAll(/traps? |acceptance /g, '').replace(', ', ' and '),
+      file,
+    })),
   )
 }
 
-/** What the rows of a table of tests put into a title: nothing that a reader needs, if it stands in brackets. */
-const withoutRows = (title: string): string =>
-  title.replaceAll(/ \([^()]*%[sjdi][^()]*\)/g, '').replaceAll(/%[sjdi]/g, '…')
-
-/** A chapter for each trap and each acceptance test, with its tests. A test of two has its place in both. */
+/** A chapter for each trap and each acceptance test, with the files that test it. A test of two has its place in both. */
 export function trapChapters(tests: readonly TestFile[]): string {
-  const named = trapTests(tests).flatMap(({ name, ...test }) =>
-    name.split(' and ').map((each) => ({ ...test, name: each })),
+  const named = trapTests(tests).flatMap(({ file, name }) =>
+    name.split(' and ').map((each) => ({ file, name: each })),
   )
   return [...Map.groupBy(named, ({ name }) => name)]
     .toSorted(([one], [other]) => order(one) - order(other))
     .map(([name, those]) => {
-      const lines = those.map(({ file, title }) => `- ${withoutRows(title)} (${code(file)})`)
-      return `### ${name}\n\n${lines.join('\n')}`
+      const files = new Set(those.map(({ file }) => file))
+      return `### ${name}\n\n${[...files].map(code).join(', ')}`
     })
     .join('\n\n')
 }
