@@ -294,7 +294,7 @@ export const MUTANTS: readonly Mutant[] = [
     what: 'a message is acked whatever became of its items',
     edits: [
       {
-        file: 'guard/parts.ts',
+        file: 'settlement/observe-parts.ts',
         find: 'observe(whole, wholeOutcome(last), { isReported: true })',
         replace: "observe(whole, { kind: 'duplicate' }, { isReported: true })",
       },

@@ -2,7 +2,7 @@ import { claimLeases, type Leases } from '../lease/claim.ts'
 import { isHeldElsewhere } from '../lease/wait-for-holder.ts'
 import { end, isOver } from './end-event.ts'
 import type { Processing } from './processing.ts'
-import type { Received } from './receive.ts'
+import type { Routed } from './route.ts'
 
 /**
  * Step 2: starts the flights of the events in this process, answers what is known to be done, and claims the others. An
@@ -10,12 +10,12 @@ import type { Received } from './receive.ts'
  */
 export function claimEvents(
   processing: Processing,
-  events: readonly Received[],
+  events: readonly Routed[],
 ): Promise<void> | undefined {
   const { inFlight, isParking, stores } = processing
   const { leases } = stores
   if (isParking) return undefined
-  let claiming: Received[] | undefined
+  let claiming: Routed[] | undefined
   for (const event of events) {
     if (!event.hasKey || inFlight.has(event.member.event.id)) continue
     if (startFlight(processing, event) || leases === undefined) continue
@@ -28,7 +28,7 @@ export function claimEvents(
 }
 
 /** Whether the event is known to be done. It has its outcome then. */
-export function startFlight(processing: Processing, event: Received): boolean {
+export function startFlight(processing: Processing, event: Routed): boolean {
   const { inFlight, stores } = processing
   event.endFlight = inFlight.start(event.member.event.id)
   event.known = stores.known?.before(event.member)
@@ -40,7 +40,7 @@ export function startFlight(processing: Processing, event: Received): boolean {
 async function claimAll(
   processing: Processing,
   leases: Leases,
-  events: readonly Received[],
+  events: readonly Routed[],
 ): Promise<void> {
   await claimEach(leases, events)
   for (const event of events) {
@@ -51,7 +51,7 @@ async function claimAll(
   }
 }
 
-export async function claimEach(leases: Leases, events: readonly Received[]): Promise<void> {
+export async function claimEach(leases: Leases, events: readonly Routed[]): Promise<void> {
   const members = events.map(({ member }) => member)
   const claims = await claimLeases(leases, members)
   for (const [index, event] of events.entries()) {

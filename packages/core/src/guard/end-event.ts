@@ -2,14 +2,16 @@ import type { MaybeAsync } from '../concurrency/maybe-async.ts'
 import { unrecordedConflict } from '../lease/claim.ts'
 import { completeLease } from '../lease/complete.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
+import { factsOf } from '../settlement/observe.ts'
 import { copyOutcome, type Outcome } from '../settlement/outcome.ts'
+import { storeFailure } from '../settlement/store-down.ts'
 import { conflictOutcome } from '../transaction/stored-state.ts'
 import { callAfterCommit } from './after-commit.ts'
-import { factsOf, type Processing, storeFailure } from './processing.ts'
-import type { Received } from './receive.ts'
+import type { Processing } from './processing.ts'
+import type { Routed } from './route.ts'
 
 /** Whether the event has its outcome. It gets one if its lane has stopped. */
-export function isOver(processing: Processing, event: Received): boolean {
+export function isOver(processing: Processing, event: Routed): boolean {
   if (event.isOver === true) return true
   const outcome = processing.lanes.followerOutcome(event.member)
   if (outcome === undefined) return false
@@ -18,7 +20,7 @@ export function isOver(processing: Processing, event: Received): boolean {
 }
 
 /** Defers the events after an error that is not about one of them. */
-export function failAll(processing: Processing, events: readonly Received[], error: unknown): void {
+export function failAll(processing: Processing, events: readonly Routed[], error: unknown): void {
   const outcome = storeFailure(processing, error)
   for (const event of events) if (!isOver(processing, event)) void end(processing, event, outcome)
 }
@@ -26,7 +28,7 @@ export function failAll(processing: Processing, events: readonly Received[], err
 /** Steps 4 and 5, once for each event. The answer resolves when the lease store knows the outcome. */
 export function end(
   processing: Processing,
-  event: Received,
+  event: Routed,
   outcome: Outcome,
   handlerMs?: number | undefined,
 ): MaybeAsync<void> {
@@ -68,7 +70,7 @@ interface Ending {
   readonly handlerMs: number | undefined
 }
 
-function settle(processing: Processing, event: Received, ending: Ending): MaybeAsync<void> {
+function settle(processing: Processing, event: Routed, ending: Ending): MaybeAsync<void> {
   const last = callAfterCommit(processing, event.member, ending.outcome)
   return last instanceof Promise
     ? last.then((outcome) => observe(processing, event, { ...ending, outcome }))
@@ -78,7 +80,7 @@ function settle(processing: Processing, event: Received, ending: Ending): MaybeA
 /** 5. Observe: settlement, hook and log line, as soon as the outcome of this event is known. */
 function observe(
   processing: Processing,
-  event: Received,
+  event: Routed,
   { handlerMs, outcome }: Ending,
 ): MaybeAsync<void> {
   const { copies, hasKey, member } = event
@@ -89,7 +91,7 @@ function observe(
 /** Gives the copies of an event their outcomes, based on the outcome of the leader. */
 export async function endCopies(
   processing: Processing,
-  { copies }: Received,
+  { copies }: Routed,
   outcome: Outcome,
 ): Promise<void> {
   for (const member of copies) {

@@ -1,12 +1,11 @@
 import { createHeldBackoff } from '../concurrency/backoff.ts'
 import { type Breaker, createBreaker } from '../concurrency/breaker.ts'
-import { createSemaphore, type Semaphore } from '../concurrency/semaphore.ts'
+import { createSemaphore } from '../concurrency/semaphore.ts'
 import { track } from '../concurrency/timeout.ts'
-import type { Leases } from '../lease/claim.ts'
 import { claimsByNeed } from '../lease/claims-by-need.ts'
 import { openNowOrLater } from '../lease/open-later.ts'
 import { createLeaseRenewer } from '../lease/renew.ts'
-import { sharedLeaseStore, type WatchedLeases } from '../lease/shared-lease-store.ts'
+import { sharedLeaseStore } from '../lease/shared-lease-store.ts'
 import { describeError } from '../model/errors.ts'
 import type { IdentifiedEvent, Inbox, InboxSession } from '../model/inbox.ts'
 import type { LeaseRegistration, LeaseSession } from '../model/lease-store.ts'
@@ -18,36 +17,7 @@ import { watchTx } from '../transaction/handler-context.ts'
 import { createLateReleases } from '../transaction/release-later.ts'
 import { decodeAgain } from './decode-again.ts'
 import { Known } from './known.ts'
-
-/** The open stores of a guard. */
-export type OpenStores = OpenInbox | OpenLeases
-
-export interface OpenInbox extends OpenedStores {
-  readonly engine: Engine
-  readonly leases: OpenedLeases | undefined
-  readonly known: Known
-}
-
-/** Without an inbox the lease store is the only one. */
-export interface OpenLeases extends OpenedStores {
-  readonly engine: undefined
-  readonly leases: OpenedLeases
-  readonly known: undefined
-}
-
-/** With the error of the store's last call, if it failed. */
-type OpenedLeases = Leases & Pick<WatchedLeases, 'outage' | 'close'>
-
-interface OpenedStores {
-  /** Secret for hashing event keys. */
-  readonly secret: Uint8Array
-  /** Limits the handlers that run at the same time. */
-  readonly slots: Semaphore
-  /** Reads of the inbox by the lease store that are in progress. It reads during claims. */
-  readonly reads: ReadonlySet<Promise<unknown>>
-  /** Counts of failed reads where no inbox keeps them: of this process alone. */
-  readonly localCounts: LocalMessageCounts
-}
+import type { OpenedLeases, OpenStores } from './stores.ts'
 
 /** Most messages whose failed reads a process without an inbox counts: a lane or a prefetch holds far fewer. */
 const MOST_COUNTED = 10_000

@@ -2,8 +2,8 @@ import type { DeadLetterRef } from '../model/dead-letter.ts'
 import type { Delivery } from '../model/delivery.ts'
 import { MissingKeyError } from '../model/errors.ts'
 import type { Refusal } from '../model/inbox.ts'
-import type { OpenInbox } from './open-stores.ts'
 import { identifyAll, type ReadContext, type Seen } from './read.ts'
+import type { OpenInbox } from './stores.ts'
 
 /**
  * A refused message that is replayed holds several events: each is stored as one that a later poll runs, or as refused.

@@ -6,12 +6,12 @@ import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { DueEvent, InboxSession } from '../model/inbox.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import { withRaw } from '../support/adapter-registry.ts'
-import type { OpenInbox } from './open-stores.ts'
 import { parkItems } from './park-items.ts'
 import { processReceived } from './process.ts'
 import { type GuardParts, Settling, startProcessing } from './processing.ts'
 import { identifyAll, type Seen } from './read.ts'
 import { type Decided, eventWithoutKey, type Received, reportWrongAnswer } from './receive.ts'
+import type { OpenInbox } from './stores.ts'
 
 /** Parked events taken per poll. The limit is low, so that deliveries from the broker come first. */
 export const POLL_LIMIT = 10

@@ -1,13 +1,13 @@
 import type { MaybeAsync } from '../concurrency/maybe-async.ts'
 import type { Delivery } from '../model/delivery.ts'
+import { observeParts } from '../settlement/observe-parts.ts'
 import { claimEvents } from './claim-events.ts'
 import { failAll, isOver } from './end-event.ts'
-import { observeParts } from './parts.ts'
 import type { Processing } from './processing.ts'
-import { type Received, type ReceivedDeliveries, receive } from './receive.ts'
+import { type ReceivedDeliveries, receive } from './receive.ts'
+import type { Routed } from './route.ts'
 import { runByPlace } from './run/place.ts'
-import { strategyOf } from './run/strategies.ts'
-import { runEvents } from './run-events.ts'
+import { runEvents, strategyOf } from './run-events.ts'
 
 /** Takes deliveries through five steps: receive, claim, run, complete, observe. Never rejects. */
 export function processDeliveries(
@@ -34,20 +34,20 @@ export async function processReceived(
     processing.observe(index, outcome, { key })
     lanes.note({ index, lane }, outcome)
   }
-  const open = decided.length === 0 ? events : events.filter((event) => !isOver(processing, event))
+  const open: readonly Routed[] =
+    decided.length === 0 ? events : events.filter((event) => !isOver(processing, event))
   try {
     // Records that are known by their place need no claim, unless something happens to them.
-    const placed = open.filter(isPlaced)
-    if (placed.length > 0) await runByPlace(processing, placed)
+    const isByPlace = open.some(isPlaced)
+    if (isByPlace) await runByPlace(processing, open.filter(isPlaced))
     // 2. Claim: leases for all events in one round trip, if there is a lease store.
-    const claiming = claimEvents(processing, withoutEnded(open))
+    const claiming = claimEvents(processing, isByPlace ? withoutEnded(open) : open)
     if (claiming !== undefined) await claiming
     // 3. Run: the event's row, the handler and the commit in one transaction. Steps 4 and 5 follow in `end`.
-    const left = withoutEnded(open)
-    const [first] = left
-    if (first !== undefined && left.length === 1)
-      await strategyOf(processing, first)(processing, left)
-    else if (first !== undefined) await runEvents(processing, left)
+    const [first] = open
+    if (first !== undefined && open.length === 1) {
+      await strategyOf(processing, first)(processing, open)
+    } else await runEvents(processing, withoutEnded(open))
   } catch (error) {
     // Only a defect of onceward gets here.
     failAll(processing, open, error)
@@ -59,9 +59,7 @@ export async function processReceived(
   if (items !== undefined) await items.idle()
 }
 
-const isPlaced = ({ member }: Received): boolean => member.event.delivery.place !== undefined
+const isPlaced = ({ member }: Routed): boolean => member.event.delivery.place !== undefined
 
-const isEnded = ({ isOver }: Received): boolean => isOver === true
-
-const withoutEnded = (events: readonly Received[]): readonly Received[] =>
-  events.some(isEnded) ? events.filter((event) => !isEnded(event)) : events
+const withoutEnded = (events: readonly Routed[]): readonly Routed[] =>
+  events.filter(({ isOver }) => isOver !== true)

@@ -4,7 +4,8 @@ import { Clock } from '../fixtures/clock.ts'
 import { newEvent, silent } from '../fixtures/inbox.ts'
 import { ConfigurationError, StoreUnavailableError } from '../model/errors.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
-import { factsOf, storeFailure } from './processing.ts'
+import { factsOf } from '../settlement/observe.ts'
+import { storeFailure } from '../settlement/store-down.ts'
 
 // Red when a row that does not fit its event stops the consumer, or when an operator hears of a defect from nobody.
 test.each<[string, Error, boolean, number]>([

@@ -5,12 +5,15 @@ import { isPromise, type MaybeAsync } from '../concurrency/maybe-async.ts'
 import type { StopSignals } from '../concurrency/stop-signals.ts'
 import type { EventId } from '../model/brands.ts'
 import { copyDelivery, type Delivery } from '../model/delivery.ts'
-import { concernsStore, describeError, StoreUnavailableError } from '../model/errors.ts'
 import type { RunHooks } from '../model/guard-port.ts'
-import type { InFlightEvent, Timings } from '../model/in-flight-event.ts'
 import type { Settlement } from '../model/settlement.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
-import { observeOutcome } from '../settlement/observe.ts'
+import {
+  type Facts,
+  type Observe,
+  type ObserveItem,
+  observeOutcome,
+} from '../settlement/observe.ts'
 import {
   laneFollowerOutcome,
   type Outcome,
@@ -19,8 +22,9 @@ import {
 } from '../settlement/outcome.ts'
 import type { DeadLetterPublisher } from '../settlement/publish-dead-letter.ts'
 import { retryDelayMs } from '../settlement/retry-rule.ts'
+import { storeFailure } from '../settlement/store-down.ts'
 import type { HandlerCall } from '../transaction/engine.ts'
-import type { OpenStores } from './open-stores.ts'
+import type { OpenStores } from './stores.ts'
 
 /** The parts of a guard that all its calls share. */
 export interface GuardParts {
@@ -45,15 +49,13 @@ export interface Processing extends Omit<GuardParts, 'publisher'> {
   /** By lane: the settlement that the next one of the lane follows, if the lane has stopped or `afterCommit` is called. */
   readonly stopping: Map<string, Promise<unknown>>
   /** Step 5. Called once for each delivery, with its index in the call, after everything is stored. */
-  readonly observe: (index: number, outcome: Outcome, facts: Facts) => void
+  readonly observe: Observe
   /**
    * The same for an item of a delivery that was split. Answers the outcome that counts for the delivery: a dead item is
    * published first. Undefined where no delivery is split.
    */
-  readonly observeItem?: ItemObserver | undefined
+  readonly observeItem?: ObserveItem | undefined
 }
-
-type ItemObserver = (delivery: Delivery, outcome: Outcome, facts: Facts) => MaybeAsync<Outcome>
 
 type Call = Pick<Processing, 'observeItem'> &
   Pick<Processing, 'stores' | 'signals' | 'observe' | 'isResultRead'>
@@ -73,45 +75,8 @@ export function startProcessing(
   }
 }
 
-/** Details of a delivery besides its outcome. */
-export interface Facts {
-  readonly key?: string | undefined
-  readonly eventId?: EventId | undefined
-  readonly handlerMs?: number | undefined
-  readonly timings?: Timings | undefined
-  /** The delivery was split, and its items were reported. */
-  readonly isReported?: boolean | undefined
-}
-
-export function factsOf({ event, timings }: InFlightEvent, handlerMs?: number | undefined): Facts {
-  return { key: event.key, eventId: event.id, handlerMs, timings }
-}
-
 /** Maximum number of events in one shared transaction (design.md §9). */
 export const LARGEST_BATCH = 100
-
-/** Deferral while a store is down, ms, if the breaker has no better value. */
-export const STORE_DOWN_MS = 1_000
-
-/**
- * A store failed outside of any transaction, or onceward has a defect. The delivery is deferred, so nothing is lost.
- */
-export function storeFailure(
-  { breaker, options }: Pick<Processing, 'breaker' | 'options'>,
-  error: unknown,
-): Outcome {
-  if (concernsStore(error)) breaker.failed(error)
-  if (!(error instanceof StoreUnavailableError))
-    options.logger.error(
-      { err: describeError(error) },
-      'a store call failed and its events are deferred: check the store',
-    )
-  return storeDown(error)
-}
-
-export const storeDown = (error: unknown): Extract<Outcome, { kind: 'store-down' }> => ({
-  ...{ kind: 'store-down', delayMs: STORE_DOWN_MS, error, cause: 'store-error' },
-})
 
 export interface SettlingParts extends Pick<GuardParts, 'options' | 'breaker' | 'publisher'> {
   /** Called for each delivery when it has its settlement. */
@@ -200,7 +165,7 @@ export class Settling {
     })
   }
 
-  itemObserverWith(stores: OpenStores): ItemObserver {
+  itemObserverWith(stores: OpenStores): ObserveItem {
     return (delivery, outcome, facts) => {
       const { breaker, options, publisher } = this.#parts
       this.#report(delivery, outcome, { facts, settlement: settlementOf(outcome, options.runtime) })

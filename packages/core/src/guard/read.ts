@@ -1,17 +1,27 @@
 import { ALONE_WAIT_MS } from '../concurrency/alone-lock.ts'
+import type { Breaker } from '../concurrency/breaker.ts'
 import { andThen, type MaybeAsync } from '../concurrency/maybe-async.ts'
 import { ReadFailedError } from '../identity/call-user-function.ts'
 import { type Identified, identify } from '../identity/identify.ts'
 import type { Delivery } from '../model/delivery.ts'
 import { InvalidPayloadError } from '../model/errors.ts'
-import type { MessageCounts } from '../model/inbox.ts'
+import type { InboxSession, MessageCounts } from '../model/inbox.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import { decideRetry, retryDelayMs } from '../settlement/retry-rule.ts'
+import { STORE_DOWN_MS, storeFailure } from '../settlement/store-down.ts'
 import { deliveryNameOf } from '../support/adapter-registry.ts'
-import { type Processing, STORE_DOWN_MS, storeFailure } from './processing.ts'
+import type { LocalMessageCounts } from '../support/message-counts.ts'
 
-export type ReadContext = Pick<Processing, 'options' | 'stores' | 'breaker'>
+export interface ReadContext {
+  readonly options: ResolvedOptions
+  readonly breaker: Breaker
+  readonly stores: {
+    /** Undefined without an inbox. */
+    readonly engine: { readonly session: InboxSession<unknown> } | undefined
+    readonly localCounts: LocalMessageCounts
+  }
+}
 
 /** What step 1 found, or the outcome of a message that must not be read now. */
 export type Seen = Identified | { readonly kind: 'decided'; readonly outcome: Outcome }

@@ -1,7 +1,6 @@
 import { ANY_LANE } from '../concurrency/lanes.ts'
 import type { MaybeAsync } from '../concurrency/maybe-async.ts'
 import type { Identified } from '../identity/identify.ts'
-import type { Claimed } from '../lease/claim.ts'
 import type { EventId, EventKey, Fingerprint } from '../model/brands.ts'
 import type { DeadLetterRef } from '../model/dead-letter.ts'
 import type { Delivery } from '../model/delivery.ts'
@@ -11,9 +10,8 @@ import type { Runtime } from '../model/runtime.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { WrongAnswerError } from '../options/wrong-answer.ts'
 import type { Outcome } from '../settlement/outcome.ts'
-import type { Before } from './known.ts'
+import { storeFailure } from '../settlement/store-down.ts'
 import { identifyItems, type Parts } from './parts.ts'
-import { type Processing, storeFailure } from './processing.ts'
 import {
   identifyAll,
   isSuspect,
@@ -35,14 +33,6 @@ export interface Received {
   readonly hasKey: boolean
   /** Its key came before in the same call, with another payload. */
   readonly isOtherPayload?: boolean | undefined
-  /** The lease store's answer, once it was asked. */
-  claimed?: Claimed
-  /** What was known of it before its claim, if there is an inbox. */
-  known?: Before | undefined
-  /** Ends the flight of the event in this process. Undefined before it began. */
-  endFlight?: () => void
-  /** It has its outcome. */
-  isOver?: true
 }
 
 /** The result of step 1 for the deliveries of one call. */
@@ -63,7 +53,10 @@ export interface Decided {
   readonly lane?: string | typeof ANY_LANE | undefined
 }
 
-export type ReceiveContext = ReadContext & Pick<Processing, 'isResultRead'>
+export interface ReceiveContext extends ReadContext {
+  /** The caller reads the results of the handlers. */
+  readonly isResultRead?: boolean | undefined
+}
 
 /** Step 1 for all deliveries of a call: identify, record refused messages, group the copies of one event. */
 export function receive(

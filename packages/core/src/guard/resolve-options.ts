@@ -13,7 +13,7 @@ import { ConfigurationError } from '../model/errors.ts'
 import type { GuardSettings } from '../model/guard-port.ts'
 import { type Logger, safeLogger } from '../model/logger.ts'
 import type { GuardOptions } from '../options/options.ts'
-import type { ResolvedOptions } from '../options/resolved-options.ts'
+import { inHandPerSlot, type ResolvedOptions } from '../options/resolved-options.ts'
 import { brokenRules } from '../options/rules.ts'
 import { OPTION_RULES, withDefaults } from '../options/table.ts'
 import { duplicatesLog } from '../settlement/duplicates-line.ts'
@@ -175,14 +175,6 @@ function impossibleTogether(options: object, caller: string): readonly string[] 
     ],
   ]
   return problems.filter(([isBroken]) => isBroken).map(([, problem]) => problem)
-}
-
-/**
- * Events in hand for each slot: while one runs, the next one waits for the COMMIT that begins it (design.md §15). No more
- * calls of `afterCommit` run than handlers, and a batch that waits for another takes in what comes meanwhile.
- */
-export function inHandPerSlot({ afterCommit, inbox, transaction }: ResolvedOptions): number {
-  return inbox !== undefined && afterCommit === undefined && transaction === 'each' ? 2 : 1
 }
 
 /** The settings that adapters need, of options with defaults. */

@@ -1,5 +1,7 @@
+import type { Claimed } from '../lease/claim.ts'
 import { isHeldElsewhere } from '../lease/wait-for-holder.ts'
 import type { Fence } from '../transaction/partition-fence.ts'
+import type { Before } from './known.ts'
 import type { Processing } from './processing.ts'
 import type { Received } from './receive.ts'
 
@@ -9,12 +11,24 @@ import type { Received } from './receive.ts'
  */
 export type Route = 'done' | 'place' | 'row' | 'lease' | 'none' | 'park' | 'wait'
 
+/** An event that is on its way through steps 2 to 5. */
+export interface Routed extends Received {
+  /** The lease store's answer, once it was asked. */
+  claimed?: Claimed
+  /** What was known of it before its claim, if there is an inbox. */
+  known?: Before | undefined
+  /** Ends the flight of the event in this process. Undefined before it began. */
+  endFlight?: () => void
+  /** It has its outcome. */
+  isOver?: true
+}
+
 /** How events of one route are brought to their outcomes. An error ends those that have none. */
-export type Strategy = (processing: Processing, events: readonly Received[]) => Promise<unknown>
+export type Strategy = (processing: Processing, events: readonly Routed[]) => Promise<unknown>
 
 export function routeOf(
   { isParking, stores: { engine } }: Processing,
-  { claimed, endFlight, hasKey, isOver, member }: Received,
+  { claimed, endFlight, hasKey, isOver, member }: Routed,
 ): Route {
   const { place } = member.event.delivery
   if (isOver === true) return 'done'

@@ -1,22 +1,26 @@
 import { inTurns, toLanes, WAITING_LANES } from '../concurrency/lanes.ts'
+import { inHandPerSlot } from '../options/resolved-options.ts'
 import { failAll, isOver } from './end-event.ts'
 import type { Processing } from './processing.ts'
-import type { Received } from './receive.ts'
-import { inHandPerSlot } from './resolve-options.ts'
-import { routeOf } from './route.ts'
-import { strategyOf } from './run/strategies.ts'
+import { type Route, type Routed, routeOf, type Strategy } from './route.ts'
+import { runByLease } from './run/lease.ts'
+import { runWithoutKeys } from './run/none.ts'
+import { parkEvents } from './run/park.ts'
+import { runByPlace } from './run/place.ts'
+import { runByRow } from './run/row.ts'
+import { waitForOthers } from './run/wait.ts'
 
-type Lane = readonly Received[]
+type Lane = readonly Routed[]
 
 /** Step 3 for several events: together where they may share a transaction, otherwise lane by lane. */
-export function runEvents(processing: Processing, events: readonly Received[]): Promise<unknown> {
+export function runEvents(processing: Processing, events: readonly Routed[]): Promise<unknown> {
   // Most calls: all of their events run together, in the order in which they came.
   if (isSharing(processing) && readyHead(processing, events) === events) {
     return runTogether(processing, events)
   }
   // The second payload of a key may be the right one, so nothing of its lane overtakes it.
   const isConflicting = events.some(({ isOtherPayload }) => isOtherPayload)
-  const eventOf = isConflicting ? ({ member }: Received) => member.event.id : undefined
+  const eventOf = isConflicting ? ({ member }: Routed) => member.event.id : undefined
   const lanes = toLanes(events, ({ member }) => member, eventOf)
   if (!isSharing(processing)) return runLanes(processing, lanes)
   const heads = lanes.map((lane) => readyHead(processing, lane))
@@ -63,13 +67,13 @@ function readyHead(processing: Processing, lane: Lane): Lane {
 }
 
 /** Whether the event waits for another run of it, or, if events are only stored, for its first payload. */
-function isWaiting(processing: Processing, event: Received): boolean {
+function isWaiting(processing: Processing, event: Routed): boolean {
   const route = routeOf(processing, event)
   return route === 'park' ? event.isOtherPayload === true : route === 'wait'
 }
 
 /** Runs events that may start together: they have one route. */
-async function runTogether(processing: Processing, events: readonly Received[]): Promise<void> {
+async function runTogether(processing: Processing, events: readonly Routed[]): Promise<void> {
   const open = events.filter((event) => !isOver(processing, event))
   const [first] = open
   if (first === undefined) return
@@ -82,6 +86,26 @@ async function runTogether(processing: Processing, events: readonly Received[]):
 }
 
 /** The next event of a lane starts after `afterCommit` of the one before it, and no more calls run than handlers. */
-async function afterCommits({ settling }: Processing, events: readonly Received[]): Promise<void> {
+async function afterCommits({ settling }: Processing, events: readonly Routed[]): Promise<void> {
   await Promise.all(events.map(({ member }) => settling.get(member.event.id)))
+}
+
+const STRATEGIES = {
+  done: async () => undefined,
+  place: runByPlace,
+  row: runByRow,
+  lease: runByLease,
+  none: runWithoutKeys,
+  park: parkEvents,
+  wait: waitAndRun,
+} satisfies Readonly<Record<Route, Strategy>>
+
+export const strategyOf = (processing: Processing, event: Routed): Strategy =>
+  STRATEGIES[routeOf(processing, event)]
+
+async function waitAndRun(processing: Processing, events: readonly Routed[]): Promise<void> {
+  for (const event of events) {
+    await waitForOthers(processing, event)
+    await strategyOf(processing, event)(processing, [event])
+  }
 }

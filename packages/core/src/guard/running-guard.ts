@@ -28,11 +28,12 @@ import type { HandlerCall } from '../transaction/engine.ts'
 import { Fence } from '../transaction/partition-fence.ts'
 import { type BackgroundWork, backgroundOnDemand, startBackground } from './background.ts'
 import { withItems } from './marked-items.ts'
-import { createStoreOpener, isOfLeases, type OpenInbox, type OpenStores } from './open-stores.ts'
+import { createStoreOpener, isOfLeases } from './open-stores.ts'
 import type { Background } from './parked.ts'
 import { processDeliveries } from './process.ts'
 import { type GuardParts, Settling, type SettlingParts, startProcessing } from './processing.ts'
 import { settingsOf } from './resolve-options.ts'
+import type { OpenInbox, OpenStores } from './stores.ts'
 import { watch } from './watch.ts'
 
 /** Longest wait for the connections of a store's session to close, ms. */

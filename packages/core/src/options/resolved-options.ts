@@ -100,3 +100,11 @@ export interface CallerRetries {
 
 /** The option `fingerprint`. */
 export type FingerprintRule = DefaultedOptions['fingerprint']
+
+/**
+ * Events in hand for each slot: while one runs, the next one waits for the COMMIT that begins it (design.md §15). No more
+ * calls of `afterCommit` run than handlers, and a batch that waits for another takes in what comes meanwhile.
+ */
+export function inHandPerSlot({ afterCommit, inbox, transaction }: ResolvedOptions): number {
+  return inbox !== undefined && afterCommit === undefined && transaction === 'each' ? 2 : 1
+}

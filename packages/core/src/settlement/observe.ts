@@ -1,8 +1,8 @@
-import { isThenable } from '../concurrency/maybe-async.ts'
+import { isThenable, type MaybeAsync } from '../concurrency/maybe-async.ts'
 import type { EventId } from '../model/brands.ts'
 import { type Delivery, ownGetter, withGetters } from '../model/delivery.ts'
 import { describeError } from '../model/errors.ts'
-import type { Timings } from '../model/in-flight-event.ts'
+import type { InFlightEvent, Timings } from '../model/in-flight-event.ts'
 import { isLevelEnabled, type Logger } from '../model/logger.ts'
 import type { Runtime } from '../model/runtime.ts'
 import type { Settlement } from '../model/settlement.ts'
@@ -186,3 +186,27 @@ function lineOf(outcome: Outcome): Line {
   if (kind === 'failed' && outcome.cause === 'identify-failed') return UNREAD
   return isReturnedUnstarted || isRepeated ? SETTLED : LINES[kind]
 }
+
+/** Details of a delivery besides its outcome. */
+export interface Facts {
+  readonly key?: string | undefined
+  readonly eventId?: EventId | undefined
+  readonly handlerMs?: number | undefined
+  readonly timings?: Timings | undefined
+  /** The delivery was split, and its items were reported. */
+  readonly isReported?: boolean | undefined
+}
+
+export function factsOf({ event, timings }: InFlightEvent, handlerMs?: number | undefined): Facts {
+  return { key: event.key, eventId: event.id, handlerMs, timings }
+}
+
+/** Called once for each delivery, with its index in the call, after everything is stored. */
+export type Observe = (index: number, outcome: Outcome, facts: Facts) => void
+
+/** The same for an item of a delivery that was split. Answers the outcome that counts for the delivery. */
+export type ObserveItem = (
+  delivery: Delivery,
+  outcome: Outcome,
+  facts: Facts,
+) => MaybeAsync<Outcome>

@@ -4,8 +4,8 @@ import { newEvent, silent } from '../fixtures/inbox.ts'
 import { toDelivery } from '../memory/index.ts'
 import { InvalidPayloadError } from '../model/errors.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
-import { type ContextParts, contextFor, eventFor, watchTx } from './handler-context.ts'
-import type { PendingEvent } from './pending-event.ts'
+import { type ContextParts, contextFor, watchTx } from './handler-context.ts'
+import { eventFor, type PendingEvent } from './pending-event.ts'
 
 /** V8 makes the class of an object with a getter of its own anew for every event, which costs some 2 µs. */
 const gettersOf = (context: object): readonly string[] =>

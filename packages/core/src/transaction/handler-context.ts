@@ -1,12 +1,9 @@
-import { andThen, type MaybeAsync } from '../concurrency/maybe-async.ts'
 import type { GuardEvent } from '../model/delivery.ts'
-import { type InFlightEvent, toGuardEvent } from '../model/in-flight-event.ts'
 import { boundLogger } from '../model/logger.ts'
 import type { Outbox } from '../model/outbox.ts'
 import type { HandlerContext } from '../options/options.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { noOutbox } from './outbox.ts'
-import type { PendingEvent } from './pending-event.ts'
 
 /** What one run of the handler gets beside its event. */
 export interface ContextParts<Tx> {
@@ -44,18 +41,6 @@ export function contextFor<Tx>(
       return tx
     },
   }
-}
-
-/** The first run gets the payload from step 1. Each further run gets a newly decoded payload. */
-export function eventFor(
-  engine: { readonly decodeAgain: (event: InFlightEvent) => MaybeAsync<unknown> },
-  pending: PendingEvent,
-  attempt: number,
-): MaybeAsync<GuardEvent<unknown>> {
-  const { member } = pending
-  pending.runs += 1
-  if (pending.runs === 1 || member.refusal !== undefined) return toGuardEvent(member, attempt)
-  return andThen(engine.decodeAgain(member), (payload) => toGuardEvent(member, attempt, payload))
 }
 
 /** Runs in which no handler ever read `tx`, after which the guard warns. */

@@ -1,5 +1,7 @@
+import { andThen, type MaybeAsync } from '../concurrency/maybe-async.ts'
 import type { EventId } from '../model/brands.ts'
-import type { InFlightEvent } from '../model/in-flight-event.ts'
+import type { GuardEvent } from '../model/delivery.ts'
+import { type InFlightEvent, toGuardEvent } from '../model/in-flight-event.ts'
 import type { BeginClaim, CountedEvent, IdentifiedEvent } from '../model/inbox.ts'
 
 /**
@@ -44,6 +46,18 @@ export function toPendingEvent(member: InFlightEvent): PendingEvent {
 /** The attempt that the handler sees. */
 export const attemptOf = ({ attempt = 1, counted }: PendingEvent): number =>
   counted?.attempt ?? attempt
+
+/** The first run gets the payload from step 1. Each further run gets a newly decoded payload. */
+export function eventFor(
+  engine: { readonly decodeAgain: (event: InFlightEvent) => MaybeAsync<unknown> },
+  pending: PendingEvent,
+  attempt: number,
+): MaybeAsync<GuardEvent<unknown>> {
+  const { member } = pending
+  pending.runs += 1
+  if (pending.runs === 1 || member.refusal !== undefined) return toGuardEvent(member, attempt)
+  return andThen(engine.decodeAgain(member), (payload) => toGuardEvent(member, attempt, payload))
+}
 
 export const laneOf = ({ member: { lane } }: PendingEvent): string | undefined => lane
 

@@ -13,10 +13,9 @@ import type { CommitAnswer } from '../model/inbox.ts'
 import type { BatchHandler, Handler } from '../options/options.ts'
 import { nextOf } from './chain.ts'
 import type { Engine } from './engine.ts'
-import { eventFor } from './handler-context.ts'
 import { storableResult } from './handler-result.ts'
 import { Collected, RunOutbox } from './outbox.ts'
-import { attemptOf, claimOf, type PendingEvent } from './pending-event.ts'
+import { attemptOf, claimOf, eventFor, type PendingEvent } from './pending-event.ts'
 import {
   type HandlerEnd,
   HandlerLimits,

@@ -7,12 +7,13 @@ import type { Handler, HandlerContext, Takeover } from '../../options/options.ts
 import type { ResolvedOptions } from '../../options/resolved-options.ts'
 import { WrongAnswerError } from '../../options/wrong-answer.ts'
 import type { Outcome } from '../../settlement/outcome.ts'
+import { storeDown } from '../../settlement/store-down.ts'
 import { assertStorable, storableAfterEffect } from '../../transaction/handler-result.ts'
 import { runHandler } from '../../transaction/run-handler.ts'
 import { outcomeOfHandler } from '../../transaction/run-outcome.ts'
 import { end } from '../end-event.ts'
-import { type Processing, storeDown } from '../processing.ts'
-import type { Received } from '../receive.ts'
+import type { Processing } from '../processing.ts'
+import type { Routed } from '../route.ts'
 import { attemptWithoutRecord, type RunEnd, runUnclaimed } from './none.ts'
 import { takePermit } from './permit.ts'
 
@@ -30,14 +31,11 @@ type ClaimedRun = Extract<Claimed, { kind: 'run' }>
 /**
  * The strategy `lease`, for a guard without an inbox: one owner at a time, replayed results, and a policy for takeovers.
  */
-export async function runByLease(
-  processing: Processing,
-  events: readonly Received[],
-): Promise<void> {
+export async function runByLease(processing: Processing, events: readonly Routed[]): Promise<void> {
   for (const event of events) await runClaimed(processing, event)
 }
 
-async function runClaimed(processing: Processing, event: Received): Promise<void> {
+async function runClaimed(processing: Processing, event: Routed): Promise<void> {
   const { claimed } = event
   switch (claimed?.kind) {
     case undefined:
@@ -55,7 +53,7 @@ async function runClaimed(processing: Processing, event: Received): Promise<void
 
 async function runUnavailable(
   processing: Processing,
-  event: Received,
+  event: Routed,
   error: unknown,
 ): Promise<void> {
   if (processing.options.onStoreDown !== 'unguarded') {
@@ -68,7 +66,7 @@ async function runUnavailable(
 /** Other runs wait until the lease store knows the outcome: the next event that runs alone may kill the process. */
 async function runWithPermit(
   processing: Processing,
-  event: Received,
+  event: Routed,
   claimed: ClaimedRun,
 ): Promise<void> {
   const permit = await takePermit(processing)

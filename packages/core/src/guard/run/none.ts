@@ -4,6 +4,7 @@ import type { Release } from '../../model/runtime.ts'
 import type { Handler } from '../../options/options.ts'
 import type { Outcome } from '../../settlement/outcome.ts'
 import { failureOutcome } from '../../settlement/retry-rule.ts'
+import { storeDown, storeFailure } from '../../settlement/store-down.ts'
 import type { Engine } from '../../transaction/engine.ts'
 import { storableAfterEffect } from '../../transaction/handler-result.ts'
 import { attemptOf, type PendingEvent, toPendingEvent } from '../../transaction/pending-event.ts'
@@ -20,8 +21,8 @@ import {
   type TransactionFailure,
 } from '../../transaction/transaction-end.ts'
 import { end } from '../end-event.ts'
-import { type Processing, storeDown, storeFailure } from '../processing.ts'
-import type { Received } from '../receive.ts'
+import type { Processing } from '../processing.ts'
+import type { Routed } from '../route.ts'
 import { takePermit } from './permit.ts'
 
 /** The result of the run of one event. */
@@ -151,7 +152,7 @@ function runWithoutTransaction({ hold, member, processing }: UnclaimedRun): Prom
 /** Runs messages without keys. A dead letter is recorded before its delivery is settled. */
 export async function runWithoutKeys(
   processing: Processing,
-  events: readonly Received[],
+  events: readonly Routed[],
 ): Promise<void> {
   for (const event of events) {
     const { handlerMs, outcome } = await runUnclaimed(processing, event.member)

@@ -2,20 +2,18 @@ import type { InFlightEvent } from '../../model/in-flight-event.ts'
 import type { ParkAnswer } from '../../model/inbox.ts'
 import { isConflict } from '../../model/state-machine.ts'
 import type { Outcome } from '../../settlement/outcome.ts'
+import { storeFailure } from '../../settlement/store-down.ts'
 import type { Engine } from '../../transaction/engine.ts'
 import { conflictOutcome } from '../../transaction/stored-state.ts'
 import { end } from '../end-event.ts'
-import { type Processing, storeFailure } from '../processing.ts'
-import type { Received } from '../receive.ts'
+import type { Processing } from '../processing.ts'
+import type { Routed } from '../route.ts'
 
 const TOO_LARGE =
   'The delivery is larger than the inbox stores. Raise `maxStoredBytes` of the inbox, or lower the limit of bodies.'
 
 /** Instead of a run: stores the events, which the poller of a guard of the consumer runs. Never rejects. */
-export async function parkEvents(
-  processing: Processing,
-  events: readonly Received[],
-): Promise<void> {
+export async function parkEvents(processing: Processing, events: readonly Routed[]): Promise<void> {
   const outcomes = await park(processing, events)
   for (const [index, event] of events.entries())
     await end(processing, event, outcomes[index] as Outcome)
@@ -23,7 +21,7 @@ export async function parkEvents(
 
 async function park(
   processing: Processing,
-  received: readonly Received[],
+  received: readonly Routed[],
 ): Promise<readonly Outcome[]> {
   const { breaker, options, stores } = processing
   const members = received.map(({ member }) => member)

@@ -1,6 +1,7 @@
 import { chunks } from '../../concurrency/lanes.ts'
 import type { DeliveryPlace } from '../../model/fence.ts'
 import type { Outcome } from '../../settlement/outcome.ts'
+import { storeDown } from '../../settlement/store-down.ts'
 import type { Engine } from '../../transaction/engine.ts'
 import type { Fence } from '../../transaction/partition-fence.ts'
 import { type PendingEvent, toPendingEvent } from '../../transaction/pending-event.ts'
@@ -8,13 +9,13 @@ import { outcomeWithoutVerdict, storeLoss } from '../../transaction/run-outcome.
 import { runTransaction } from '../../transaction/transaction.ts'
 import { hasStoreFailed, type TransactionEnd } from '../../transaction/transaction-end.ts'
 import { end, failAll, isOver } from '../end-event.ts'
-import { LARGEST_BATCH, type Processing, storeDown } from '../processing.ts'
-import type { Received } from '../receive.ts'
+import { LARGEST_BATCH, type Processing } from '../processing.ts'
+import type { Routed } from '../route.ts'
 import { takePermit } from './permit.ts'
 
 /** An event whose place is its identity. */
 interface Placed {
-  readonly event: Received
+  readonly event: Routed
   readonly place: DeliveryPlace
 }
 
@@ -29,10 +30,7 @@ interface Run {
  * moves their partition on, and nothing else is stored of them. The others are exceptions by now: their rows decide, as
  * those of events with keys.
  */
-export async function runByPlace(
-  processing: Processing,
-  events: readonly Received[],
-): Promise<void> {
+export async function runByPlace(processing: Processing, events: readonly Routed[]): Promise<void> {
   const { engine } = processing.stores
   // Without an inbox, nothing keeps offsets.
   if (engine === undefined) return
@@ -51,8 +49,7 @@ export async function runByPlace(
   await Promise.all(running)
 }
 
-const eventsOf = (placed: readonly Placed[]): readonly Received[] =>
-  placed.map(({ event }) => event)
+const eventsOf = (placed: readonly Placed[]): readonly Routed[] => placed.map(({ event }) => event)
 
 async function runOfFence(run: Run, placed: readonly Placed[]): Promise<void> {
   const { fence, processing } = run

@@ -5,11 +5,11 @@ import type { BatchRun } from '../../transaction/batch-state.ts'
 import { riderOf } from '../../transaction/chain.ts'
 import { end, isOver } from '../end-event.ts'
 import { LARGEST_BATCH, type Processing } from '../processing.ts'
-import type { Received } from '../receive.ts'
+import type { Routed } from '../route.ts'
 import { takeSlot } from './permit.ts'
 
 /** The strategy `row`: the rows of the events, their handlers and the commit share a transaction. */
-export function runByRow(processing: Processing, events: readonly Received[]): Promise<void> {
+export function runByRow(processing: Processing, events: readonly Routed[]): Promise<void> {
   const { lanes, signals, stores } = processing
   const { engine } = stores
   if (engine === undefined) throw new Error('Only events of an inbox have rows.')
@@ -18,14 +18,14 @@ export function runByRow(processing: Processing, events: readonly Received[]): P
   const run: BatchRun = {
     ...{ engine, lanes, signals },
     onOutcome: (member, outcome, handlerMs) =>
-      void end(processing, byMember.get(member) as Received, outcome, handlerMs),
+      void end(processing, byMember.get(member) as Routed, outcome, handlerMs),
   }
   const members = events.map(({ member }) => member)
   const slot = engine.slots.tryAcquire()
   return slot === undefined ? waitForSlot(run, members) : runBatch(run, members, { slot })
 }
 
-async function runInBatches(processing: Processing, events: readonly Received[]): Promise<void> {
+async function runInBatches(processing: Processing, events: readonly Routed[]): Promise<void> {
   for (const batch of chunks(events, LARGEST_BATCH)) {
     const open = batch.filter((event) => !isOver(processing, event))
     if (open.length > 0) await runByRow(processing, open)

@@ -1,21 +1,22 @@
 import { isHeldElsewhere, waitForHolder } from '../../lease/wait-for-holder.ts'
+import { STORE_DOWN_MS } from '../../settlement/store-down.ts'
 import { claimEach, startFlight } from '../claim-events.ts'
 import { end } from '../end-event.ts'
-import { type Processing, STORE_DOWN_MS } from '../processing.ts'
-import type { Received } from '../receive.ts'
+import type { Processing } from '../processing.ts'
+import type { Routed } from '../route.ts'
 
 /**
  * Waits for other runs of the event: first for one of this process, then for one of another. The event may run then, or
  * it has its outcome.
  */
-export async function waitForOthers(processing: Processing, event: Received): Promise<void> {
+export async function waitForOthers(processing: Processing, event: Routed): Promise<void> {
   if (event.endFlight !== undefined || (await isFreeHere(processing, event))) {
     await waitForOwner(processing, event)
   }
 }
 
 /** Waits until this process has the event in flight no more, and claims it. Otherwise the event is deferred. */
-async function isFreeHere(processing: Processing, event: Received): Promise<boolean> {
+async function isFreeHere(processing: Processing, event: Routed): Promise<boolean> {
   const { inFlight, options, settling, stores } = processing
   const { id } = event.member.event
   // The run of another payload of the same call is over. Only its settlement may be left.
@@ -34,7 +35,7 @@ async function isFreeHere(processing: Processing, event: Received): Promise<bool
  * An event that another process holds is claimed again, for a short time. The row decides about one that the lease store
  * does not report as done, and also about a lease that does not end while a caller waits.
  */
-async function waitForOwner(processing: Processing, event: Received): Promise<void> {
+async function waitForOwner(processing: Processing, event: Routed): Promise<void> {
   const { claimed } = event
   const { signals, stores } = processing
   const { engine, leases } = stores
