@@ -4,14 +4,14 @@ import { missingFrom, namedIn } from './named-in-docs.ts'
 describe('what a document names', () => {
   it('is paths and exported names in code spans, and paths in drawings', () => {
     const text = [
-      'Open `guard/process.ts`, then `DeliveryBuffer` and `settle()`; `npm test` and `ack` are not read.',
+      'Open `run/process.ts`, then `DeliveryBuffer` and `settle()`; `npm test` and `ack` are not read.',
       '```',
       'Delivery ──► packages/sqs|kafka/src/settle.ts: settle()',
       '```',
       'Tables escape the bar: `packages/sqs\\|amqp/src/`.',
     ].join('\n')
     expect(namedIn(text)).toEqual({
-      paths: ['guard/process.ts', 'packages/sqs|amqp/src/', 'packages/sqs|kafka/src/settle.ts'],
+      paths: ['run/process.ts', 'packages/sqs|amqp/src/', 'packages/sqs|kafka/src/settle.ts'],
       names: ['DeliveryBuffer', 'settle'],
     })
   })

@@ -16,7 +16,7 @@ export interface Named {
 /**
  * Reads what a document names in code spans and in fenced blocks.
  *
- * - A path is a token with a file extension or a slash: `guard/process.ts`, `postgres/src/inbox/`,
+ * - A path is a token with a file extension or a slash: `run/process.ts`, `postgres/src/inbox/`,
  *   `packages/sqs|kafka/src/settle.ts`, `packages/<broker>/src/receive.ts`.
  * - A name is an identifier with a capital letter or with parentheses: `DeliveryBuffer`, `portOf`, `settle()`,
  *   `Guard.process`. Other words in code spans (commands, values, SQL) are not read, and of fenced blocks only paths.

@@ -136,17 +136,43 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
   support: ['model'],
   options: ['model', 'support'],
   concurrency: ['model'],
-  identity: LOWER,
   settlement: LOWER,
   lease: [...LOWER, 'settlement'],
-  transaction: [...LOWER, 'settlement'],
-  guard: [...LOWER, 'settlement', 'identity', 'lease', 'transaction'],
+  messages: LOWER,
+  identity: [...LOWER, 'messages'],
+  receive: [...LOWER, 'settlement', 'messages', 'identity'],
+  handler: [...LOWER, 'settlement'],
+  transaction: [...LOWER, 'settlement', 'handler'],
+  run: [...LOWER, 'settlement', 'receive', 'lease', 'handler', 'transaction'],
+  background: [...LOWER, 'settlement', 'receive', 'run'],
+  guard: [
+    ...LOWER,
+    'settlement',
+    'messages',
+    'identity',
+    'receive',
+    'lease',
+    'handler',
+    'transaction',
+    'run',
+    'background',
+  ],
+  edge: [...LOWER, 'messages', 'handler', 'guard'],
   adapter: ['model', 'support', 'concurrency'],
-  edge: [...LOWER, 'identity', 'transaction', 'guard'],
   memory: ['model', 'support', 'concurrency'],
 }
 
+/** Rooms that were fuller when the rule came. Their numbers may only fall. */
+const FULLER: Readonly<Record<string, number>> = { adapter: 22, model: 17 }
+
 describe('the rooms of core', () => {
+  it.each(Object.keys(ROOMS))('%s has at most 16 files', (room) => {
+    const files = filesIn(join(source('core'), room)).filter(
+      (file) => !/\.test(-d)?\.ts$/.test(file),
+    )
+    expect(files.length).toBeLessThanOrEqual(FULLER[room] ?? 16)
+  })
+
   it('are the directories of its sources', () => {
     const directories = readdirSync(source('core'), { withFileTypes: true })
       .filter((entry) => entry.isDirectory() && entry.name !== 'fixtures')
@@ -168,13 +194,6 @@ describe('the rooms of core', () => {
     expect(answer).toContain(`${room}/ may import`)
   })
 
-  it('the strategies of the guard import what the guard may import', () => {
-    const textOf = (to: string): string => `export { a } from '${to}'\n`
-    const file = 'packages/core/src/guard/run/a.ts'
-    expect(lint('biome', { [file]: textOf('../../lease/a.ts') })).toBe('')
-    expect(lint('biome', { [file]: textOf('../../adapter/a.ts') })).toContain('guard/ may import')
-  })
-
   it.each(Object.keys(ROOMS))('%s imports no client library', (room) => {
     const answer = lint('biome', {
       [`packages/core/src/${room}/a.ts`]: `export { Pool } from 'pg'\n`,
@@ -186,7 +205,7 @@ describe('the rooms of core', () => {
 const BROKERS =
   /kafka|sqs|amqp|rabbit|redis-?streams|ioredis|\bx(add|ack|claim|autoclaim|readgroup)\b/i
 /** What messages look like, whoever brings them. */
-const MESSAGE_FORMATS = ['identity/envelopes.ts']
+const MESSAGE_FORMATS = /^messages\//
 
 /** Comments may name a broker as an example. */
 const withoutComments = (text: string): string =>
@@ -194,7 +213,7 @@ const withoutComments = (text: string): string =>
 
 test('core knows no broker: its code names none', () => {
   const files = filesIn(source('core')).filter(
-    (file) => !/\.test(-d)?\.ts$|^fixtures/.test(file) && !MESSAGE_FORMATS.includes(file),
+    (file) => !/\.test(-d)?\.ts$|^fixtures/.test(file) && !MESSAGE_FORMATS.test(file),
   )
   const lines = files.flatMap((file) =>
     withoutComments(readFileSync(join(source('core'), file), 'utf8'))

@@ -59,25 +59,25 @@ export {
   position,
   recordKey,
   snsKey,
-} from './identity/resolvers.ts'
+} from './messages/resolvers.ts'
 
 // Messages of others: for the options `decode`, `eventKey` and `skip`.
-export { losslessJson } from './identity/lossless-json.ts'
-export { s3TestEvent, unwrapEventBridge, unwrapSns } from './identity/aws-envelopes.ts'
-export type { Decode, Unwrap } from './identity/envelope-traits.ts'
-export { s3Key } from './identity/s3-key.ts'
-export { debezium, debeziumKey } from './identity/debezium.ts'
-export { unwrapCloudEvent } from './identity/cloud-event.ts'
-export { type ConfluentMessage, unwrapConfluent } from './identity/confluent.ts'
+export { losslessJson } from './messages/lossless-json.ts'
+export { s3TestEvent, unwrapEventBridge, unwrapSns } from './messages/aws-envelopes.ts'
+export type { Decode, Unwrap } from './messages/envelope-traits.ts'
+export { s3Key } from './messages/s3-key.ts'
+export { debezium, debeziumKey } from './messages/debezium.ts'
+export { unwrapCloudEvent } from './messages/cloud-event.ts'
+export { type ConfluentMessage, unwrapConfluent } from './messages/confluent.ts'
 export {
   massTransitKey,
   type S3Pointer,
   unwrapMassTransit,
   unwrapS3Pointer,
-} from './identity/envelopes.ts'
+} from './messages/envelopes.ts'
 
 // Many regions: one home for each key.
-export { homeRegion } from './identity/home-region.ts'
+export { homeRegion } from './messages/home-region.ts'
 
 // Errors: the first two are thrown by handlers, the others by onceward.
 export {

@@ -89,7 +89,7 @@ export {
   type Sender,
   toCollected,
 } from './support/outbox-message.ts'
-export { sentId } from './transaction/outbox.ts'
+export { sentId } from './handler/outbox.ts'
 export { deadLetterHeaders, isDeadLetterHeader } from './settlement/dead-letter-headers.ts'
 // The text of a result, which may hold a bigint.
 export { fromJsonText, toJsonText } from './support/json-text.ts'

@@ -78,7 +78,7 @@ export const RUN_BUGS: readonly Bug[] = [
     what: 'messages without a key and lease-only events run beside an event that must run alone',
     edits: [
       {
-        file: 'packages/core/src/guard/run/permit.ts',
+        file: 'packages/core/src/run/permit.ts',
         find: 'const hold = alone.tryShared() ?? (await alone.shared({ stop: signals.whenStopping }))',
         replace: 'const hold = (): void => undefined',
       },

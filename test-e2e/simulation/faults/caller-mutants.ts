@@ -9,7 +9,7 @@ export const CALLER_MUTANTS: readonly Mutant[] = [
     isOfCallers: true,
     edits: [
       {
-        file: 'guard/run/wait.ts',
+        file: 'run/wait.ts',
         find: 'leases.options.callerRetries !== undefined && isHeldElsewhere(last)',
         replace: 'false',
       },

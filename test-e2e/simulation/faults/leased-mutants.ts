@@ -44,7 +44,7 @@ export const LEASED_MUTANTS: readonly Mutant[] = [
     what: 'a message that could not be read, and whose lane only the user knows, holds nothing of its call',
     edits: [
       {
-        file: 'guard/receive.ts',
+        file: 'receive/receive.ts',
         find: 'return orderingKeyChosen ? ANY_LANE : orderingKey',
         replace: 'return orderingKeyChosen ? undefined : orderingKey',
       },

@@ -196,7 +196,7 @@ export const MUTANTS: readonly Mutant[] = [
     what: 'messages without a key and lease-only events run beside an event that must run alone',
     edits: [
       {
-        file: 'guard/run/permit.ts',
+        file: 'run/permit.ts',
         find: 'const hold = alone.tryShared() ?? (await alone.shared({ stop: signals.whenStopping }))',
         replace: 'const hold = (): void => undefined',
       },
@@ -281,7 +281,7 @@ export const MUTANTS: readonly Mutant[] = [
     what: 'afterCommit throws, and the message is acked',
     edits: [
       {
-        file: 'guard/after-commit.ts',
+        file: 'run/after-commit.ts',
         find: 'return failed(processing, { member, outcome }, toReadableError(thrown))',
         replace:
           'return thrown === undefined ? failed(processing, { member, outcome }, thrown) : outcome',

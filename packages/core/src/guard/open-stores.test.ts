@@ -8,10 +8,10 @@ import { portOf } from '../model/guard-port.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { Inbox } from '../model/inbox.ts'
 import type { LeaseStore } from '../model/lease-store.ts'
+import type { OpenInbox } from '../run/stores.ts'
 import { createGuard } from './guard.ts'
 import { createStoreOpener } from './open-stores.ts'
 import { resolveOptions } from './resolve-options.ts'
-import type { OpenInbox } from './stores.ts'
 
 /** An inbox whose sessions must be closed. */
 function closing(close: () => Promise<void> = async () => undefined) {

@@ -1,14 +1,14 @@
 import { processAloneLock } from '../concurrency/alone-lock.ts'
 import { systemRuntime } from '../concurrency/system-runtime.ts'
-import { type EnvelopeTraits, traitsOf } from '../identity/envelope-traits.ts'
 import { fingerprintRuleOf } from '../identity/fingerprint.ts'
+import { type EnvelopeTraits, traitsOf } from '../messages/envelope-traits.ts'
 import {
   cloudEventKey,
   eventBridgeKey,
   idempotencyKeyHeader,
   recordKey,
   snsKey,
-} from '../identity/resolvers.ts'
+} from '../messages/resolvers.ts'
 import { ConfigurationError } from '../model/errors.ts'
 import type { GuardSettings } from '../model/guard-port.ts'
 import { type Logger, safeLogger } from '../model/logger.ts'

@@ -1,3 +1,9 @@
+import {
+  type BackgroundWork,
+  backgroundOnDemand,
+  startBackground,
+} from '../background/background.ts'
+import type { Background } from '../background/parked.ts'
 import { type Breaker, createBreaker } from '../concurrency/breaker.ts'
 import { createInFlight } from '../concurrency/in-flight.ts'
 import { RunCount } from '../concurrency/run-count.ts'
@@ -19,6 +25,15 @@ import type {
 import type { Release } from '../model/runtime.ts'
 import type { Settlement } from '../model/settlement.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
+import { withItems } from '../receive/marked-items.ts'
+import { processDeliveries } from '../run/process.ts'
+import {
+  type GuardParts,
+  Settling,
+  type SettlingParts,
+  startProcessing,
+} from '../run/processing.ts'
+import type { OpenInbox, OpenStores } from '../run/stores.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import {
   createDeadLetterPublisher,
@@ -26,14 +41,8 @@ import {
 } from '../settlement/publish-dead-letter.ts'
 import type { HandlerCall } from '../transaction/engine.ts'
 import { Fence } from '../transaction/partition-fence.ts'
-import { type BackgroundWork, backgroundOnDemand, startBackground } from './background.ts'
-import { withItems } from './marked-items.ts'
 import { createStoreOpener, isOfLeases } from './open-stores.ts'
-import type { Background } from './parked.ts'
-import { processDeliveries } from './process.ts'
-import { type GuardParts, Settling, type SettlingParts, startProcessing } from './processing.ts'
 import { settingsOf } from './resolve-options.ts'
-import type { OpenInbox, OpenStores } from './stores.ts'
 import { watch } from './watch.ts'
 
 /** Longest wait for the connections of a store's session to close, ms. */

@@ -3,7 +3,7 @@ import { describeError } from '../model/errors.ts'
 import type { GuardPort } from '../model/guard-port.ts'
 import type { GuardReading, WatchedGuard } from '../model/guard-reading.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
-import type { OpenStores } from './stores.ts'
+import type { OpenStores } from '../run/stores.ts'
 
 /** What only the guard itself knows. */
 interface Inner {

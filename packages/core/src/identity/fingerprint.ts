@@ -2,13 +2,13 @@ import { hash } from 'node:crypto'
 import { types } from 'node:util'
 import canonicalize from 'canonicalize'
 import { afterAnswer, type MaybeAsync } from '../concurrency/maybe-async.ts'
+import type { Decoded } from '../messages/decode.ts'
+import { nameOf } from '../messages/envelope-traits.ts'
+import { type EnvelopeFormat, writtenPart } from '../messages/written.ts'
 import type { Fingerprint } from '../model/brands.ts'
 import type { FingerprintRule } from '../options/resolved-options.ts'
 import { WrongAnswerError } from '../options/wrong-answer.ts'
 import { readHex } from '../support/hex.ts'
-import type { Decoded } from './decode.ts'
-import { nameOf } from './envelope-traits.ts'
-import { type EnvelopeFormat, writtenPart } from './written.ts'
 
 /**
  * Versions of the fingerprint rules. Each version is kept, because every row stores one. A change in what is

@@ -2,10 +2,10 @@ import { brotliCompressSync, constants, deflateRawSync, deflateSync, gzipSync } 
 import { describe, expect, test } from 'vitest'
 import { resolveOptions } from '../guard/resolve-options.ts'
 import { memoryInbox, toDelivery } from '../memory/index.ts'
+import { payloadHash } from '../messages/resolvers.ts'
 import type { Delivery } from '../model/delivery.ts'
 import type { InboxGuardOptions } from '../options/options.ts'
-import { type Identified, identify } from './identify.ts'
-import { payloadHash } from './resolvers.ts'
+import { type Identified, identify } from '../receive/identify.ts'
 
 type Given = Partial<InboxGuardOptions<unknown, undefined>>
 const run = async (delivery: Delivery, given: Given = {}): Promise<Identified> =>

@@ -1,10 +1,10 @@
+import { outcomeWithoutVerdict, storeLoss } from '../handler/run-outcome.ts'
 import { describeError, StoreUnavailableError } from '../model/errors.ts'
 import type { Release } from '../model/runtime.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import { type Batch, deferAll, endAll, endEvent } from './batch-state.ts'
 import type { Engine } from './engine.ts'
 import type { PendingEvent } from './pending-event.ts'
-import { outcomeWithoutVerdict, storeLoss } from './run-outcome.ts'
 import type { TransactionEnd, TransactionFailure } from './transaction-end.ts'
 import { recordFailure, releaseRuns } from './verdict.ts'
 

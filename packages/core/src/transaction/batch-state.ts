@@ -1,5 +1,6 @@
 import type { Lanes } from '../concurrency/lanes.ts'
 import type { StopSignals } from '../concurrency/stop-signals.ts'
+import { outcomeWithoutVerdict } from '../handler/run-outcome.ts'
 import { concernsStore, describeError, StoreUnavailableError } from '../model/errors.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { DoneEvent } from '../model/inbox.ts'
@@ -9,7 +10,6 @@ import type { Outcome } from '../settlement/outcome.ts'
 import type { Aboard } from './chain.ts'
 import type { Engine } from './engine.ts'
 import type { PendingEvent } from './pending-event.ts'
-import { outcomeWithoutVerdict } from './run-outcome.ts'
 import { fromStoredState } from './stored-state.ts'
 
 /** What a run of events is given. */

@@ -1,12 +1,12 @@
 import { overtaking } from '../concurrency/lanes.ts'
 import type { StopSignals } from '../concurrency/stop-signals.ts'
+import type { Collected } from '../handler/outbox.ts'
 import { LATEST_START_MS } from '../model/attempt-rules.ts'
 import type { EventId, Json } from '../model/brands.ts'
 import type { BeginClaim, Begun, InboxTransaction } from '../model/inbox.ts'
 import type { Release } from '../model/runtime.ts'
 import type { Aboard, Driver } from './chain.ts'
 import type { Engine } from './engine.ts'
-import type { Collected } from './outbox.ts'
 import { divided, laneOf, type PendingEvent } from './pending-event.ts'
 import type { TransactionEnd } from './transaction-end.ts'
 

@@ -1,4 +1,14 @@
 import { isPromise, type MaybeAsync } from '../concurrency/maybe-async.ts'
+import { storableResult } from '../handler/handler-result.ts'
+import { Collected, RunOutbox } from '../handler/outbox.ts'
+import {
+  type HandlerEnd,
+  HandlerLimits,
+  type HandlerRun,
+  type HandlerScope,
+  runHandler,
+  type TimedEnd,
+} from '../handler/run-handler.ts'
 import type { EventId } from '../model/brands.ts'
 import type { GuardEvent } from '../model/delivery.ts'
 import {
@@ -13,17 +23,7 @@ import type { CommitAnswer } from '../model/inbox.ts'
 import type { BatchHandler, Handler } from '../options/options.ts'
 import { nextOf } from './chain.ts'
 import type { Engine } from './engine.ts'
-import { storableResult } from './handler-result.ts'
-import { Collected, RunOutbox } from './outbox.ts'
 import { attemptOf, claimOf, eventFor, type PendingEvent } from './pending-event.ts'
-import {
-  type HandlerEnd,
-  HandlerLimits,
-  type HandlerRun,
-  type HandlerScope,
-  runHandler,
-  type TimedEnd,
-} from './run-handler.ts'
 import { LATE, misbegun, type PartRequest, type Running, toRunning } from './running.ts'
 import type { TransactionEnd, TransactionFailure } from './transaction-end.ts'
 

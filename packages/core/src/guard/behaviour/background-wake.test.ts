@@ -1,5 +1,7 @@
 import { setImmediate as turn } from 'node:timers/promises'
 import { expect, test } from 'vitest'
+import { backgroundOnDemand, startBackground } from '../../background/background.ts'
+import { type Background, POLL_LIMIT } from '../../background/parked.ts'
 import { stopSignals } from '../../concurrency/stop-signals.ts'
 import { Clock } from '../../fixtures/clock.ts'
 import { changedInbox, silent } from '../../fixtures/inbox.ts'
@@ -7,9 +9,7 @@ import { memoryInbox, toDelivery } from '../../memory/index.ts'
 import { FatalError, RetryableError } from '../../model/errors.ts'
 import { portOf } from '../../model/guard-port.ts'
 import type { DueEvent } from '../../model/inbox.ts'
-import { backgroundOnDemand, startBackground } from '../background.ts'
 import { createGuard } from '../guard.ts'
-import { type Background, POLL_LIMIT } from '../parked.ts'
 
 interface Answers {
   readonly due?: () => Promise<readonly DueEvent[]>

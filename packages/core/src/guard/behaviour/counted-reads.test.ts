@@ -8,8 +8,8 @@ import { type MemoryInbox, memoryInbox, memoryLeases, toDelivery } from '../../m
 import type { Delivery } from '../../model/delivery.ts'
 import { type Guard, portOf } from '../../model/guard-port.ts'
 import type { Inbox, MessageCounts } from '../../model/inbox.ts'
+import { isSuspect } from '../../receive/read.ts'
 import { createGuard } from '../guard.ts'
-import { isSuspect } from '../read.ts'
 
 const ATTEMPTS = 3
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { silent } from '../../fixtures/inbox.ts'
-import { losslessJson } from '../../identity/lossless-json.ts'
 import { memoryInbox, memoryLeases, toDelivery } from '../../memory/index.ts'
+import { losslessJson } from '../../messages/lossless-json.ts'
 import type { Delivery } from '../../model/delivery.ts'
 import type { Guard } from '../../model/guard-port.ts'
 import { createGuard } from '../guard.ts'

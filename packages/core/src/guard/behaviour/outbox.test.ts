@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import { setUp } from '../../fixtures/guard.ts'
+import { sentId } from '../../handler/outbox.ts'
 import { createBatchGuard, createGuard, type Outbox, type OutboxMessage } from '../../index.ts'
 import { memoryInbox, memoryLeases, toDelivery } from '../../memory/index.ts'
-import { sentId } from '../../transaction/outbox.ts'
 
 const delivery = (key: string, copies = {}) =>
   toDelivery({ key }, { headers: { 'idempotency-key': key }, ...copies })

@@ -5,8 +5,8 @@ import { createSemaphore } from '../../concurrency/semaphore.ts'
 import { stopSignals } from '../../concurrency/stop-signals.ts'
 import { Clock } from '../../fixtures/clock.ts'
 import type { Release } from '../../model/runtime.ts'
-import type { Processing } from '../processing.ts'
-import { type RunPermit, takePermit, takeSlot } from '../run/permit.ts'
+import { type RunPermit, takePermit, takeSlot } from '../../run/permit.ts'
+import type { Processing } from '../../run/processing.ts'
 
 const closing = { kind: 'abandoned', reason: 'closing' }
 const noSlot = { kind: 'in-progress', delayMs: 1_000, cause: 'no-free-slot' }
