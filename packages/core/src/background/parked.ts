@@ -12,7 +12,7 @@ import {
   reportWrongAnswer,
 } from '../receive/receive.ts'
 import { processReceived } from '../run/process.ts'
-import { type GuardParts, Settling, startProcessing } from '../run/processing.ts'
+import { CallSettlements, type GuardParts, startProcessing } from '../run/processing.ts'
 import type { OpenInbox } from '../run/stores.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import { withRaw } from '../support/adapter-registry.ts'
@@ -78,7 +78,7 @@ export async function runDue(
   const { stores } = background
   const parts = { ...background, onSettled, areParked: true }
   // The record of a parked event stays, whatever it holds.
-  const settling = new Settling(parts, deliveries, { hasDeadLetterPlace: true })
+  const settling = new CallSettlements(parts, deliveries, { hasDeadLetterPlace: true })
   const call = { stores, signals, observe: settling.observerWith(stores) }
   const processing = startProcessing(background, call, false)
   await processReceived(processing, { events: fewer, decided: received.decided })

@@ -28,8 +28,8 @@ import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { withItems } from '../receive/marked-items.ts'
 import { processDeliveries } from '../run/process.ts'
 import {
+  CallSettlements,
   type GuardParts,
-  Settling,
   type SettlingParts,
   startProcessing,
 } from '../run/processing.ts'
@@ -132,7 +132,7 @@ export class RunningGuard implements GuardPort {
   async run(deliveries: readonly Delivery[], hooks: RunHooks = {}): Promise<readonly Settlement[]> {
     this.#runs.start()
     try {
-      const settling = new Settling(this.#settlingParts, deliveries, hooks)
+      const settling = new CallSettlements(this.#settlingParts, deliveries, hooks)
       this.#inHand += deliveries.length
       const signals = this.#signals(hooks)
       const { endProbe, stores } = signals.isStopping()

@@ -158,7 +158,7 @@ function sort(
 /** Makes an event for a delivery without a key: each such delivery is an event of its own. */
 export function eventWithoutKey(
   runtime: Runtime,
-  { delivery, index }: Placed,
+  { delivery, index }: InCall,
   { orderingKey: lane, payload }: Extract<Identified, { kind: 'unguarded' }>,
 ): InFlightEvent {
   const id = runtime.uuid() as EventId
@@ -171,14 +171,14 @@ function groupOf(first: Group, { event: { fingerprint } }: InFlightEvent): Group
   return first.member.event.fingerprint === fingerprint ? first : first.others?.get(fingerprint)
 }
 
-interface Placed {
+interface InCall {
   readonly index: number
   readonly delivery: Delivery
 }
 
 function toInFlight(
   { isResultRead, options: { observe } }: ReceiveContext,
-  { delivery, index }: Placed,
+  { delivery, index }: InCall,
   { event, orderingKey: lane, payload, rounded }: Extract<Identified, { kind: 'identified' }>,
 ): InFlightEvent {
   const timings = observe === undefined ? undefined : {}

@@ -86,7 +86,7 @@ export interface SettlingParts extends Pick<GuardParts, 'options' | 'breaker' | 
 }
 
 /** Step 5 for the deliveries of one call: each gets its settlement as soon as its outcome is known. */
-export class Settling {
+export class CallSettlements {
   /** By the index of the delivery. */
   readonly settlements: Settlement[] = []
   readonly #parts: SettlingParts

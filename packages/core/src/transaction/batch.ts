@@ -39,7 +39,7 @@ const MOST_READS = 4
 export async function runBatch(
   run: BatchRun,
   members: readonly InFlightEvent[],
-  { aboard, slot }: Place,
+  { aboard, slot }: RunStart,
 ): Promise<void> {
   const batch: Batch = { ...run, aboard, slot, pending: new Set(members.map(toPendingEvent)) }
   try {
@@ -72,7 +72,7 @@ export async function runBatch(
 }
 
 /** What a run has from its start. */
-export interface Place {
+export interface RunStart {
   /** Released at the end. */
   readonly slot: Release
   readonly aboard?: Aboard | undefined
