@@ -22,7 +22,7 @@ export const busyMs = ({ rounds, busiestMs }: Pick<Pace, 'rounds' | 'busiestMs'>
   Math.min(SOON_MS * 2 ** rounds, busiestMs)
 
 /** How long an event waits that runs elsewhere; without `waitMs`, one of which nothing is known. */
-export function longerMs(pace: Pace, waitMs = SOON_MS): number {
+export function longerMs(pace: Pace, waitMs: number = SOON_MS): number {
   return Math.max(waitMs, busyMs(pace)) * (1 + pace.runtime.random() * 0.2)
 }
 
