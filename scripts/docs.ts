@@ -4,6 +4,7 @@ import { fileURLToPath } from 'node:url'
 import { dashboard } from '../ops/dashboard.ts'
 import { toDelivery } from '../packages/core/src/memory/to-delivery.ts'
 import { deadLetterHeaders } from '../packages/core/src/settlement/dead-letter-headers.ts'
+import { adapterSizes } from './docs-adapters.ts'
 import { configurationTable } from './docs-configurations.ts'
 import { doubledPicture } from './docs-doubled.ts'
 import { errorTable } from './docs-errors.ts'
@@ -42,6 +43,7 @@ const RENDERERS: Readonly<Record<string, (argument: string) => string>> = {
   'user-functions': userFunctionTable,
   'state-machine': stateMachineTable,
   'dead-letter-headers': headerList,
+  'adapter-sizes': adapterSizes,
   'kafka-clients': () => kafkaClientTable(read('packages/kafka/src/clients/clients.int.test.ts')),
   'kafka-experimental': experimentalClient,
   metrics: metricTable,

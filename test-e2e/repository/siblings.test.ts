@@ -62,10 +62,13 @@ const ROLES: Readonly<Record<string, readonly string[]>> = {
   'index.ts': ['DEFAULTS'],
 }
 
-/** What the classes of two roles can do in every adapter. */
-const DUTIES: Readonly<Record<string, readonly string[]>> = {
-  'dispatch.ts': ['inFlight', 'clear', 'ended'],
-  'receive.ts': ['lastProgressAt', 'outage', 'start', 'stop', 'known'],
+/** What the classes of two roles can do. An adapter whose broker is asked for messages has the loop of the kit. */
+const DUTIES: Readonly<Record<'asks' | 'listens', Readonly<Record<string, readonly string[]>>>> = {
+  asks: { 'receive.ts': ['fill', 'fillOne', 'failed'] },
+  listens: {
+    'dispatch.ts': ['inFlight', 'clear', 'ended'],
+    'receive.ts': ['lastProgressAt', 'outage', 'start', 'stop', 'known'],
+  },
 }
 
 const EXPORT = /^export (?:async )?(?:class|const|function|interface|type) (\w+)/gm
@@ -107,7 +110,8 @@ describe('broker packages are siblings', () => {
       const text = textOf(name, file)
       expect(exportsOf(text)).toEqual(expect.arrayContaining([...(ROLES[file] ?? [])]))
       const members = [...text.matchAll(/^ {2}(?:async |get |readonly )*(\w+)(?=[(:])/gm)]
-      const duties = [...(DUTIES[file] ?? [])]
+      const way = textOf(name, 'dispatch.ts').includes('new PullLoop') ? 'asks' : 'listens'
+      const duties = [...(DUTIES[way][file] ?? [])]
       expect(members.map(([, member]) => member)).toEqual(expect.arrayContaining(duties))
     },
   )

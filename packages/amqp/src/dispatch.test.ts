@@ -1,3 +1,4 @@
+import type { Settlement } from '@onceward/core'
 import { expect, test } from 'vitest'
 import { ack, dispatching } from './fixtures/dispatching.ts'
 
@@ -48,25 +49,25 @@ test('an ordering key occupies one slot, however many messages it has', async ()
   expect(kit.run().slice(3)).toEqual(['c1'])
 })
 
+// The delay queue takes those that may not be held.
 test('half of the prefetch may be held for a retry time, all of it for the store, and nothing during a drain', async () => {
   const kit = dispatching({ concurrency: 4 }, { prefetch: 4 })
-  kit.take(['a', 'b'])
-  await kit.clock.advance(0)
-  for (const name of ['a', 'b']) {
-    expect([kit.dispatcher.mayHold('short'), kit.dispatcher.mayHold('outage')]).toEqual([
-      true,
-      true,
-    ])
-    kit.settle(name, kit.later('failed', 1_000))
+  const settled = async (name: string, settlement: Settlement): Promise<number> => {
+    kit.settle(name, settlement)
     await kit.clock.advance(0)
+    return kit.dispatcher.inFlight
   }
-  expect([kit.dispatcher.mayHold('short'), kit.dispatcher.mayHold('outage')]).toEqual([false, true])
-  expect(kit.dispatcher.inFlight).toBe(2)
+  kit.take(['a', 'b', 'c', 'd'])
+  await kit.clock.advance(0)
+  expect(await settled('a', kit.later('failed', 1_000))).toBe(4)
+  expect(await settled('b', kit.later('failed', 1_000))).toBe(4)
+  expect(await settled('c', kit.later('failed', 1_000))).toBe(3)
+  expect(await settled('d', kit.later('store-down', 1_000))).toBe(3)
+  kit.take(['e', 'f'])
+  await kit.clock.advance(0)
   kit.stop.abort()
-  expect([kit.dispatcher.mayHold('short'), kit.dispatcher.mayHold('outage')]).toEqual([
-    false,
-    false,
-  ])
+  expect(await settled('e', kit.later('failed', 1_000))).toBe(4)
+  expect(await settled('f', kit.later('store-down', 1_000))).toBe(3)
 })
 
 test('a held message is redelivered with a higher delivery count', async () => {
@@ -171,7 +172,7 @@ test('a clear returns unstarted and held messages, and no running ones', async (
   expect(kit.run()).toEqual(['a', 'b', 'c'])
   kit.stop.abort()
   kit.dispatcher.clear()
-  expect([kit.dispatcher.inFlight, kit.clock.timers]).toEqual([2, 0])
+  expect([kit.dispatcher.inFlight, kit.clock.timers]).toEqual([4, 0])
   let isEnded = false
   const ended = kit.dispatcher.ended().then(() => {
     isEnded = true
@@ -181,6 +182,7 @@ test('a clear returns unstarted and held messages, and no running ones', async (
     ['nack', 4, false, true],
     ['nack', 1, false, true],
   ])
+  expect(kit.dispatcher.inFlight).toBe(2)
   kit.settle('b')
   await kit.clock.advance(0)
   expect(isEnded).toBe(false)

@@ -7,6 +7,7 @@ import {
   laterMs,
   longerMs,
   type MaybeAsync,
+  type MayHold,
   type Pace,
   type Settle,
   SettleReport,
@@ -45,7 +46,7 @@ export interface SettleContext {
   readonly rejectsTo: () => string | undefined
   readonly delayQueues: Pick<DelayQueues, 'ensure' | 'succeeded' | 'failed'>
   /** Whether one more message may be held; in a drain none may. */
-  readonly mayHold: (why: 'short' | 'outage') => boolean
+  readonly mayHold: MayHold
   /** Resolves when a message that is given back goes to other consumers; false if it would come back to this one. */
   readonly stopDeliveries: () => Promise<boolean>
   readonly report: SettleReport<Received>
@@ -102,9 +103,9 @@ export const settle: Settle<SettleContext, Received, SettleAnswer> = settleBy(
 
 /** Returns a message that was not started to the queue at once. */
 export async function returnUnstarted(
-  context: SettleContext,
+  context: Omit<SettleContext, 'mayHold'>,
   received: Received,
-): Promise<SettleAnswer> {
+): Promise<undefined> {
   // Left unsettled, the message returns when its channel closes. Given back now, it would come again and again.
   if (!(await context.stopDeliveries())) return undefined
   requeue(context, received)
@@ -112,7 +113,7 @@ export async function returnUnstarted(
 }
 
 /** Returns a message that has waited for too long; it may come again. */
-export function requeue(context: SettleContext, received: Received): void {
+export function requeue(context: Pick<SettleContext, 'report'>, received: Received): void {
   told(context, received, 'give back', received.channel.nack(received.message, true))
 }
 
@@ -228,7 +229,7 @@ async function deadLetter(
 
 /** @param wasTold - False if the channel was closed before. */
 function told(
-  context: SettleContext,
+  context: Pick<SettleContext, 'report'>,
   received: Received,
   verb: string,
   wasTold: boolean,

@@ -12,7 +12,7 @@ import type { StreamApi, StreamClient } from './client.ts'
 import { connectionOf } from './clients/connection.ts'
 import { createStreamApi } from './clients/stream-api.ts'
 import { createAccept } from './delivery.ts'
-import { Dispatcher } from './dispatch.ts'
+import { createDispatcher } from './dispatch.ts'
 import { examine } from './doctor.ts'
 import { classifyError } from './errors.ts'
 import {
@@ -81,27 +81,20 @@ function createLoop({ port, api, settings, signals }: Parts): ConsumerLoop {
   const unregister = settings.streams.map((queue) =>
     registerPublisher(port, { broker: 'redis-streams', queue }, context.place),
   )
-  const dispatcher = new Dispatcher({
-    port,
-    settings,
-    context,
-    signals,
-    onKnown: (settlement) => receiver.known(settlement),
-    onSettled: () => receiver.progressed(),
-    onRoom: () => receiver.pump(),
-  })
   const restore = groupMaker({ port, api, settings })
-  const receiver: Receiver = new Receiver({
-    ...{ port, api, settings, dispatcher, restore },
-    accept: createAccept(settings, context.owned),
+  const dispatcher = createDispatcher({
+    ...{ port, settings, context, signals },
+    source: new Receiver({
+      ...{ port, api, settings, restore },
+      accept: createAccept(settings, context.owned),
+    }),
     check: async () => {
       await port.open()
       await restore()
     },
-    onEnd: signals.onEnd,
   })
   return {
-    receiver,
+    receiver: dispatcher,
     dispatcher,
     settling: context.report,
     // Entries whose handlers did not end keep their leases, and are claimed when they were idle for long enough.

@@ -3,7 +3,7 @@ import type { GuardPort, GuardSettings } from '@onceward/core/adapter'
 import { deadLetterOf, handMadeGuard, turn } from '@onceward/testing/adapter'
 import { describe, expect, test } from 'vitest'
 import { createAccept } from './delivery.ts'
-import { Dispatcher } from './dispatch.ts'
+import { createDispatcher } from './dispatch.ts'
 import { entryOf, RecordingApi } from './fixtures/recording-api.ts'
 import { type ConsumeStreamOptions, resolveSettings } from './options.ts'
 import { createSettleContext } from './settle.ts'
@@ -25,13 +25,16 @@ function setUp(options: Partial<ConsumeStreamOptions> = {}, guard: Partial<Guard
   const context = createSettleContext(port, redis.api, settings)
   const accept = createAccept(settings, context.owned)
   const [stop, abort] = [new AbortController(), new AbortController()]
-  const ignore = (): void => undefined
-  const dispatcher = new Dispatcher({
-    ...{ port, settings, context, signals: { stop: stop.signal, abort: abort.signal } },
-    ...{ onKnown: ignore, onRoom: ignore, onSettled: ignore },
+  const nothing = (): void => undefined
+  const dispatcher = createDispatcher({
+    ...{ port, settings, context, check: async () => undefined },
+    signals: { stop: stop.signal, abort: abort.signal, onEnd: nothing },
+    source: { most: 10, fill: nothing, fillOne: nothing, failed: nothing },
   })
-  const take = (...entries: readonly ReturnType<typeof entryOf>[]): void =>
-    dispatcher.take(accept(entries.map((entry) => ({ ...entry, deliveryCount: 1 }))))
+  const take = async (...entries: readonly ReturnType<typeof entryOf>[]): Promise<void> => {
+    const received = accept(entries.map((entry) => ({ ...entry, deliveryCount: 1 })))
+    await dispatcher.receive({ reserved: 0, fetch: async () => received })
+  }
   const run = (): readonly number[] =>
     made.handed.map(({ delivery }) => JSON.parse(String(delivery.body)).n)
   const settle = async (n: number, settlement: Settlement): Promise<void> => {
@@ -47,7 +50,7 @@ function setUp(options: Partial<ConsumeStreamOptions> = {}, guard: Partial<Guard
 
 test('entries that are settled within some milliseconds are acked by one call', async () => {
   const { take, verbs, dispatcher, handed, clock } = setUp()
-  take(entryOf(1), entryOf(2))
+  await take(entryOf(1), entryOf(2))
   handed[0]?.settle(ACK)
   await clock.advance(4)
   expect([verbs(), dispatcher.inFlight]).toEqual([[], 2])
@@ -59,7 +62,7 @@ test('entries that are settled within some milliseconds are acked by one call', 
 // Red when a renewal goes on after the settlement: it would take a parked entry back.
 test('an entry is renewed as long as it is in hand, and not afterwards', async () => {
   const { take, settle, redis, clock } = setUp()
-  take(entryOf(1), entryOf(2))
+  await take(entryOf(1), entryOf(2))
   await clock.advance(11_000)
   await settle(1, ACK)
   await clock.advance(11_000)
@@ -71,10 +74,10 @@ test('an entry is renewed as long as it is in hand, and not afterwards', async (
   ])
 })
 
-test('an entry in hand that comes again is not started twice', () => {
+test('an entry in hand that comes again is not started twice', async () => {
   const { take, run, dispatcher } = setUp()
-  take(entryOf(1))
-  take(entryOf(1))
+  await take(entryOf(1))
+  await take(entryOf(1))
   expect(run()).toEqual([1])
   expect(dispatcher.inFlight).toBe(1)
 })
@@ -82,7 +85,7 @@ test('an entry in hand that comes again is not started twice', () => {
 describe('a deferral', () => {
   test('within `holdMs` is held, and runs again as a redelivery with one more delivery', async () => {
     const { take, settle, later, clock, run, handed, verbs } = setUp()
-    take(entryOf(1))
+    await take(entryOf(1))
     await settle(1, later('failed', 9_000))
     await clock.advance(8_999)
     expect(run()).toEqual([1])
@@ -94,7 +97,7 @@ describe('a deferral', () => {
 
   test('for longer is parked until its time, and leaves the process', async () => {
     const { take, settle, later, verbs, dispatcher, context } = setUp()
-    take(entryOf(1))
+    await take(entryOf(1))
     await settle(1, later('failed', 10_001))
     expect(verbs()).toEqual([['park', '1-0', 10_001, 1]])
     expect([dispatcher.inFlight, context.owned.size]).toEqual([0, 0])
@@ -102,14 +105,14 @@ describe('a deferral', () => {
 
   test('with `holdMs: 0` is always parked', async () => {
     const { take, settle, later, verbs } = setUp({ holdMs: 0 })
-    take(entryOf(1))
+    await take(entryOf(1))
     await settle(1, later('failed', 5))
     expect(verbs()).toEqual([['park', '1-0', 5, 1]])
   })
 
   test('of an event that runs elsewhere waits longer each time', async () => {
     const { take, settle, later, clock, run } = setUp()
-    take(entryOf(1))
+    await take(entryOf(1))
     for (const waitMs of [1_100, 2_200, 4_400]) {
       await settle(1, later('in-progress', 10))
       const before = run().length
@@ -121,12 +124,16 @@ describe('a deferral', () => {
   })
 
   test('because the store is down is held, and costs no delivery', async () => {
-    const { take, settle, later, clock, handed, dispatcher, verbs } = setUp()
-    const room = dispatcher.room
-    take(entryOf(1))
+    const { take, settle, later, clock, handed, dispatcher, state, verbs } = setUp()
+    await dispatcher.start()
+    const { room } = dispatcher
+    await take(entryOf(1))
     await settle(1, later('store-down', 600_000))
     expect(dispatcher.room).toBe(room - 1)
-    dispatcher.resume()
+    const retryAt = (clock.nowMs + 1) as never
+    state.availability = { kind: 'down', retryAt, error: new Error('store') }
+    dispatcher.pump()
+    state.availability = { kind: 'available' }
     await clock.advance(1_000)
     expect(handed[1]?.delivery).toMatchObject({ redelivered: true, deliveryCount: 1 })
     expect(verbs()).toEqual([])
@@ -139,9 +146,9 @@ test('an entry that another consumer owns now is neither started nor run again h
     {},
     { concurrency: 1 },
   )
-  take(entryOf(1), entryOf(2))
+  await take(entryOf(1), entryOf(2))
   await settle(1, later('failed', 9_000))
-  take(entryOf(3))
+  await take(entryOf(3))
   for (const id of ['1-0', '3-0']) redis.lost.add(id)
   await clock.advance(11_000)
   expect(run()).toEqual([1, 2])
@@ -151,14 +158,14 @@ test('an entry that another consumer owns now is neither started nor run again h
 
 describe('a dead letter', () => {
   const deadLetter = { stream: 'dead' }
-  const answering = (answer: DeadLetterAnswer) => {
+  const answering = async (answer: DeadLetterAnswer) => {
     const made = setUp({ deadLetter })
     Object.assign(made.port, { publishDeadLetter: async () => answer })
-    made.take(entryOf(1))
+    await made.take(entryOf(1))
     return made
   }
   /** The letter is added, and then the answer is given. */
-  const adding = (hasInbox: boolean, answer: DeadLetterAnswer) => {
+  const adding = async (hasInbox: boolean, answer: DeadLetterAnswer) => {
     const made = setUp({ deadLetter }, { hasInbox })
     Object.assign(made.port, {
       publishDeadLetter: async (_: Settlement, publish: (letter: object) => Promise<void>) => {
@@ -166,7 +173,7 @@ describe('a dead letter', () => {
         return answer
       },
     })
-    made.take(entryOf(1))
+    await made.take(entryOf(1))
     return made
   }
   const unmarked: DeadLetterAnswer = {
@@ -176,7 +183,7 @@ describe('a dead letter', () => {
   }
 
   test('without an inbox is over when it was added, because its entry was acked in the same step', async () => {
-    const { settle, verbs, dispatcher } = adding(false, unmarked)
+    const { settle, verbs, dispatcher } = await adding(false, unmarked)
     await settle(1, DEAD)
     expect(verbs()).toEqual([['add', 'dead', '1-0']])
     expect(dispatcher.inFlight).toBe(0)
@@ -184,27 +191,27 @@ describe('a dead letter', () => {
 
   // Red when its entry is acked in the step that adds it: nobody would record it as published after a crash.
   test('with an inbox leaves its entry pending until it is recorded as published', async () => {
-    const recorded = adding(true, { kind: 'published' })
+    const recorded = await adding(true, { kind: 'published' })
     await recorded.settle(1, DEAD)
     expect(recorded.verbs()).toEqual([
       ['add', 'dead', undefined],
       ['ack', ['1-0']],
     ])
-    const failed = adding(true, unmarked)
+    const failed = await adding(true, unmarked)
     await failed.settle(1, DEAD)
     expect(failed.verbs()).toEqual([['add', 'dead', undefined]])
     expect(failed.dispatcher.inFlight).toBe(1)
   })
 
   test('that another process has added is acked', async () => {
-    const { settle, verbs } = answering({ kind: 'already' })
+    const { settle, verbs } = await answering({ kind: 'already' })
     await settle(1, DEAD)
     expect(verbs()).toEqual([['ack', ['1-0']]])
   })
 
   test('that could not be added is tried again later, and said so', async () => {
     const error = new Error('READONLY no')
-    const { settle, verbs, clock, run, logged } = answering({
+    const { settle, verbs, clock, run, logged } = await answering({
       kind: 'retry',
       cause: 'store-error',
       error,
@@ -224,14 +231,14 @@ describe('a dead letter', () => {
 
 test('without a dead-letter stream the record is enough, and the entry is acked', async () => {
   const { take, settle, verbs } = setUp()
-  take(entryOf(1))
+  await take(entryOf(1))
   await settle(1, DEAD)
   expect(verbs()).toEqual([['ack', ['1-0']]])
 })
 
 test('a settlement that Redis refuses is counted, told, and leaves the entry to the next claim', async () => {
   const { take, settle, redis, context, clock, logged } = setUp()
-  take(entryOf(1))
+  await take(entryOf(1))
   redis.error = new Error('Connection is closed.')
   await settle(1, ACK)
   expect(context.report.settleFailures).toBe(1)
@@ -243,9 +250,9 @@ test('a settlement that Redis refuses is counted, told, and leaves the entry to 
 
 test('a drain gives back what was not started and what is held, at once, and holds nothing more', async () => {
   const { take, settle, later, stop, dispatcher, verbs } = setUp({}, { concurrency: 2 })
-  take(entryOf(1), entryOf(2), entryOf(3))
+  await take(entryOf(1), entryOf(2), entryOf(3))
   await settle(1, later('failed', 5_000))
-  take(entryOf(4))
+  await take(entryOf(4))
   stop.abort()
   dispatcher.clear()
   await settle(2, later('failed', 5_000))
@@ -261,8 +268,8 @@ test('a drain gives back what was not started and what is held, at once, and hol
 
 test('one lane runs one entry at a time, and other lanes do not wait for it', async () => {
   const { take, run, settle } = setUp()
-  take(entryOf(1, 'a'))
-  take(entryOf(2, 'a'), entryOf(3, 'b'))
+  await take(entryOf(1, 'a'))
+  await take(entryOf(2, 'a'), entryOf(3, 'b'))
   expect(run()).toEqual([1, 3])
   await settle(1, ACK)
   expect(run()).toEqual([1, 3, 2])

@@ -1,42 +1,20 @@
-import type { Settlement } from '@onceward/core'
-import {
-  type ConsumptionEnd,
-  type GuardPort,
-  isFatal,
-  type Outage,
-  Recovery,
-  STORE_LOOK_MS,
-} from '@onceward/core/adapter'
+import type { GuardPort, PullSource, ReceiveRoom } from '@onceward/core/adapter'
 import type { StreamApi } from './client.ts'
 import type { Accept, Received } from './delivery.ts'
-import type { Dispatcher } from './dispatch.ts'
-import { BACKOFF, type BrokerErrorKind, classifyError } from './errors.ts'
+import { classifyError } from './errors.ts'
 import type { Settings } from './options.ts'
 import { Claims } from './pending.ts'
 
 export interface ReceiverOptions {
-  readonly port: GuardPort
+  readonly port: Pick<GuardPort, 'runtime' | 'logger'>
   readonly api: Pick<StreamApi, 'readable' | 'read' | 'claim' | 'neighbours' | 'removeConsumers'>
   readonly settings: Settings
   readonly accept: Accept
-  readonly dispatcher: Pick<
-    Dispatcher,
-    | 'inFlight'
-    | 'room'
-    | 'worthwhile'
-    | 'noteReceive'
-    | 'take'
-    | 'wait'
-    | 'resume'
-    | 'refuse'
-    | 'track'
-  >
-  /** Must have succeeded before the first receive. */
-  readonly check: () => Promise<void>
   /** Creates groups that are gone. */
   readonly restore: () => Promise<void>
-  readonly onEnd: (end: ConsumptionEnd) => void
 }
+
+type Room = ReceiveRoom<Received>
 
 /** A receive waits this long for an entry, so a drain waits at most as long for its end. */
 const BLOCK_MS = 1_000
@@ -47,23 +25,20 @@ const IDLE_NAME_MS = 3_600_000
 const NAMES_MS = 600_000
 
 /**
- * Receives as many entries as can start soon, until it is stopped: new ones by XREADGROUP on connections of its own,
- * parked and abandoned ones by a look every second, and at once as long as there are more. An error of Redis is retried after a pause. While the store is down,
- * one entry at a time asks whether it is back.
+ * New entries by XREADGROUP on connections of its own, parked and abandoned ones by a look every second, and at once as
+ * long as there are more.
  */
-export class Receiver {
+export class Receiver implements PullSource<Received> {
+  readonly most = Number.POSITIVE_INFINITY
   readonly #options: ReceiverOptions
-  readonly #recovery: Recovery<BrokerErrorKind>
   readonly #claims: Claims
-  readonly #reading = new Map<readonly string[], Promise<void>>()
-  /** Entries that the receives under way may bring. */
-  #reserved = 0
+  readonly #reading = new Set<readonly string[]>()
   /** Streams whose last receive brought entries. */
   readonly #busy = new Set<readonly string[]>()
   /** The streams that the next receive and the next look begin with. */
   #turn = 0
   #lookTurn = 0
-  #look: Promise<void> | undefined
+  #isLooking = false
   /** The last look took all that it had room for. */
   #isBacklog = false
   /** The last room went to a look, and not to a receive. */
@@ -73,215 +48,128 @@ export class Receiver {
   #isGroupMissing = false
 
   constructor(options: ReceiverOptions) {
-    const { port, settings } = options
+    const { api, settings, port } = options
     this.#options = options
-    const { runtime, logger } = port
-    this.#claims = new Claims({ api: options.api, settings, runtime, logger })
-    this.#recovery = new Recovery<BrokerErrorKind>({
-      port,
-      fields: { queue: settings.queue, group: settings.group },
-      classifyError,
-      backoff: BACKOFF,
-      check: options.check,
-      onRetry: () => this.pump(),
-      onEnd: options.onEnd,
-    })
+    this.#claims = new Claims({ api, settings, runtime: port.runtime, logger: port.logger })
   }
 
-  get outage(): Outage | undefined {
-    return this.#recovery.outage
+  fill(room: Room): void {
+    if (this.#isLookDue(room)) void this.#look(room)
+    this.#readAll(room)
   }
 
-  get lastProgressAt(): Date | undefined {
-    return this.#recovery.lastProgressAt
+  /** On a quiet stream only parked entries can ask. */
+  fillOne(room: Room): void {
+    const [streams] = this.#options.api.readable
+    if (this.#isLookDue(room)) void this.#look(room)
+    else if (streams !== undefined) void this.#read(room, streams, 1, false)
   }
 
-  /** @throws {@link ConfigurationError}; any other error is retried. */
-  start(): Promise<void> {
-    return this.#recovery.start()
-  }
-
-  /** Makes no more receives. Those under way end within a second; what they bring is given back. */
-  async stop(): Promise<void> {
-    this.#recovery.stop()
-    for (const call of [...this.#reading.values(), this.#look]) {
-      if (call !== undefined) this.#options.dispatcher.track(call)
-    }
-  }
-
-  /** A settlement is stored: the store has answered. */
-  known(settlement: Settlement): void {
-    this.#recovery.known(settlement)
-  }
-
-  progressed(): void {
-    this.#recovery.progressed()
-  }
-
-  /** Receives if there is reason to. */
-  pump(): void {
-    if (!this.#recovery.mayReceive()) return
-    const wasPaused = this.outage?.state === 'paused'
-    const gate = this.#recovery.look()
-    if (gate === 'probe') this.#probe()
-    if (gate !== 'open') return
-    if (wasPaused) this.#options.dispatcher.resume()
-    this.#lookIfDue()
-    this.#readAll()
-  }
-
-  /** Room that no receive under way may fill. */
-  get #free(): number {
-    return this.#options.dispatcher.room - this.#reserved
+  failed(error: unknown): void {
+    if (classifyError(error).kind === 'group-missing') this.#isGroupMissing = true
   }
 
   /**
    * A receive of a quiet stream keeps what it reserves for a second. So beside other streams it asks for one entry and
    * reserves nothing, and beside other streams or a backlog of looks a receive takes half of the room at most.
    */
-  #readAll(): void {
-    const { api, dispatcher, settings } = this.#options
+  #readAll(room: Room): void {
+    const { api, settings } = this.#options
     const { readable } = api
     const isShared = readable.length > 1 || this.#isBacklog
     for (const streams of fromTurn(readable, this.#turn)) {
       if (this.#reading.has(streams)) continue
-      const room = this.#free
-      if (room < dispatcher.worthwhile) return
-      const max = Math.min(isShared ? Math.ceil(room / 2) : room, settings.batchSize)
+      const { free, worthwhile } = room
+      if (free < worthwhile) return
+      const max = Math.min(isShared ? Math.ceil(free / 2) : free, settings.batchSize)
       const isProbe = readable.length > 1 && !this.#busy.has(streams)
-      this.#read(streams, isProbe ? 1 : Math.max(1, Math.floor(max / streams.length)), isProbe)
+      const count = isProbe ? 1 : Math.max(1, Math.floor(max / streams.length))
+      void this.#read(room, streams, count, isProbe)
       this.#turn = readable.indexOf(streams) + 1
     }
   }
 
-  /** Held entries ask the store by themselves. */
-  #probe(): void {
-    const { api, dispatcher } = this.#options
-    const [streams] = api.readable
-    const isIdle = dispatcher.inFlight === 0 && this.#reading.size === 0
-    if (isIdle && streams !== undefined) this.#read(streams, 1, false)
-    else this.#recovery.pause(STORE_LOOK_MS / 10)
-  }
-
-  #read(streams: readonly string[], count: number, isProbe: boolean): void {
-    const reserved = isProbe ? 0 : count * streams.length
-    this.#reserved += reserved
+  async #read(
+    room: Room,
+    streams: readonly string[],
+    count: number,
+    isProbe: boolean,
+  ): Promise<void> {
+    this.#reading.add(streams)
     this.#wasLook = false
-    const reading = this.#receive(streams, count, isProbe).then(() => {
-      this.#reserved -= reserved
-      this.#reading.delete(streams)
-      this.pump()
-    })
-    this.#reading.set(streams, reading)
+    const fetch = () => this.#receive(streams, count).finally(() => this.#reading.delete(streams))
+    const sizes = isProbe ? { reserved: 0 } : { reserved: count * streams.length, full: count }
+    await room.receive({ ...sizes, fetch })
   }
 
-  async #receive(streams: readonly string[], count: number, isProbe: boolean): Promise<void> {
-    const { api, accept, dispatcher, port } = this.#options
-    const startedAtMs = port.runtime.monotonic()
-    try {
-      if (this.#isGroupMissing) await this.#options.restore()
-      this.#isGroupMissing = false
-      const entries = await api.read(streams, { count, blockMs: BLOCK_MS })
-      const tookMs = port.runtime.monotonic() - startedAtMs
-      // One that brought less has waited for entries, so its time says nothing about Redis.
-      if (entries.length >= count && !isProbe) dispatcher.noteReceive(tookMs)
-      if (entries.length > 0) this.#busy.add(streams)
-      else this.#busy.delete(streams)
-      this.#answered()
-      this.#take(accept(entries.map((entry) => ({ ...entry, deliveryCount: 1 }))))
-    } catch (error) {
-      this.#failed(error)
-    }
+  async #receive(streams: readonly string[], count: number): Promise<readonly Received[]> {
+    const { api, accept } = this.#options
+    if (this.#isGroupMissing) await this.#options.restore()
+    this.#isGroupMissing = false
+    const entries = await api.read(streams, { count, blockMs: BLOCK_MS })
+    if (entries.length > 0) this.#busy.add(streams)
+    else this.#busy.delete(streams)
+    return accept(entries.map((entry) => ({ ...entry, deliveryCount: 1 })))
   }
 
-  #lookIfDue(): void {
-    const { runtime } = this.#options.port
-    if (this.#look !== undefined || runtime.monotonic() < this.#lookAtMs || !this.#mayLook()) return
+  #isLookDue(room: Room): boolean {
+    const { api, port } = this.#options
+    if (this.#isLooking || port.runtime.monotonic() < this.#lookAtMs || room.room < 1) return false
+    // Looks that follow each other at once and receives take turns.
+    if (!this.#isBacklog || this.#reading.size === api.readable.length) return true
+    return !this.#wasLook && room.free >= room.worthwhile
+  }
+
+  async #look(room: Room): Promise<void> {
+    const { port, settings } = this.#options
+    const { runtime } = port
+    this.#isLooking = true
     this.#wasLook = true
     this.#lookAtMs = runtime.monotonic() + LOOK_MS * (0.8 + 0.4 * runtime.random())
-    this.#look = this.#lookAround().then(() => {
-      this.#look = undefined
-      this.pump()
-    })
-  }
-
-  /** Looks that follow each other at once and receives take turns. */
-  #mayLook(): boolean {
-    const { api, dispatcher } = this.#options
-    if (dispatcher.room < 1) return false
-    if (!this.#isBacklog || this.#reading.size === api.readable.length) return true
-    return !this.#wasLook && this.#free >= dispatcher.worthwhile
-  }
-
-  async #lookAround(): Promise<void> {
-    const { settings } = this.#options
-    try {
-      let isBacklog = false
-      this.#lookTurn += 1
-      for (const stream of fromTurn(settings.streams, this.#lookTurn)) {
-        if (await this.#claim(stream)) isBacklog = true
-      }
-      this.#isBacklog = isBacklog
-      await this.#removeNames()
-    } catch (error) {
-      this.#failed(error)
+    this.#lookTurn += 1
+    const taken: string[] = []
+    for (const stream of fromTurn(settings.streams, this.#lookTurn)) {
+      if (taken.includes('failed')) break
+      taken.push(await this.#claim(room, stream))
     }
+    if (!taken.includes('failed')) this.#isBacklog = taken.includes('all')
+    await this.#removeNames(room)
+    this.#isLooking = false
+    room.pump()
   }
 
   /** Whether it took all that it had room for. */
-  async #claim(stream: string): Promise<boolean> {
-    const { accept, dispatcher, settings } = this.#options
-    if (dispatcher.room < 1) {
+  async #claim(room: Room, stream: string): Promise<'all' | 'some' | 'failed'> {
+    if (room.room < 1) {
       // There is less room than streams: the next ones are first as soon as there is more.
       this.#lookAtMs = 0
-      return true
+      return 'all'
     }
     // Receives that wait for entries may have reserved all room.
-    const room = Math.max(1, this.#isBacklog ? this.#free : Math.ceil(this.#free / 2))
-    const count = Math.min(room, settings.batchSize)
-    this.#reserved += count
-    try {
+    const free = Math.max(1, this.#isBacklog ? room.free : Math.ceil(room.free / 2))
+    const count = Math.min(free, this.#options.settings.batchSize)
+    let isAll = false
+    const fetch = async (): Promise<readonly Received[]> => {
       const { entries, isMore } = await this.#claims.take(stream, count)
-      this.#answered()
-      this.#take(accept(entries))
       if (isMore) this.#lookAtMs = 0
-      return entries.length >= count
-    } finally {
-      this.#reserved -= count
+      isAll = entries.length >= count
+      return this.#options.accept(entries)
     }
+    const answer = await room.receive({ reserved: count, fetch })
+    if (answer === 'failed') return answer
+    return isAll ? 'all' : 'some'
   }
 
-  async #removeNames(): Promise<void> {
+  async #removeNames(room: Room): Promise<void> {
     const { api, port, settings } = this.#options
     const nowMs = port.runtime.monotonic()
     if (nowMs < this.#namesAtMs) return
     this.#namesAtMs = nowMs + NAMES_MS
-    for (const stream of settings.streams) await api.removeConsumers(stream, IDLE_NAME_MS)
-  }
-
-  #answered(): void {
-    this.progressed()
-    this.#recovery.succeeded()
-    if (this.outage?.state === 'recovering') this.#recovery.end()
-  }
-
-  #take(received: readonly Received[]): void {
-    const { dispatcher } = this.#options
-    if (received.length === 0) return
-    if (this.#recovery.isStopped) {
-      dispatcher.refuse(received)
-      return
+    const fetch = async (): Promise<readonly Received[]> => {
+      for (const stream of settings.streams) await api.removeConsumers(stream, IDLE_NAME_MS)
+      return []
     }
-    const { start, wait } = this.#recovery.store.admit(received)
-    if (start.length > 0) dispatcher.take(start)
-    if (wait.length > 0) dispatcher.wait(wait)
-  }
-
-  #failed(error: unknown): void {
-    if (classifyError(error).kind === 'group-missing') this.#isGroupMissing = true
-    if (isFatal(error)) this.#recovery.endOn(error)
-    // Several calls that fail together are one failure.
-    if (!(this.#recovery.isStopped || this.#recovery.isPausing)) this.#recovery.failed(error)
+    await room.receive({ reserved: 0, fetch })
   }
 }
 

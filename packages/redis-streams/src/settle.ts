@@ -6,6 +6,7 @@ import {
   laterMs,
   longerMs,
   type MaybeAsync,
+  type MayHold,
   type Pace,
   type Settle,
   SettleReport,
@@ -34,7 +35,7 @@ export interface SettleContext {
   /** Longest wait of a held entry, ms. */
   readonly holdMs: number
   /** Whether one more entry may be held; in a drain and in a wrap none may. */
-  readonly mayHold: (why: 'short' | 'outage') => boolean
+  readonly mayHold: MayHold
   readonly report: SettleReport<Received>
 }
 

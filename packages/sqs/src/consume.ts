@@ -10,7 +10,7 @@ import {
 } from '@onceward/core/adapter'
 import type { SqsApi, SqsClient } from './client.ts'
 import { createSqsApi, refuseOtherSqsClient } from './clients/aws-sdk.ts'
-import { Dispatcher } from './dispatch.ts'
+import { createDispatcher } from './dispatch.ts'
 import { examine } from './doctor.ts'
 import { classifyError } from './errors.ts'
 import {
@@ -76,30 +76,19 @@ function createLoop({ port, api, settings, signals }: Parts): ConsumerLoop {
   const context = createSettleContext(port, api, settings)
   const source = { broker: 'sqs', queue: settings.queueUrl }
   const unregister = registerPublisher(port, source, context.place)
-  const dispatcher = new Dispatcher({
-    port,
-    settings,
-    context,
-    signals,
-    onKnown: (settlement) => receiver.known(settlement),
-    onSettled: () => receiver.progressed(),
-    onRoom: () => receiver.pump(),
-  })
-  const receiver: Receiver = new Receiver({
-    port,
-    api,
-    settings,
-    accept: createAccept(settings, context.ticker),
-    dispatcher,
-    abort: signals.abort,
+  const dispatcher = createDispatcher({
+    ...{ port, settings, context, signals },
+    source: new Receiver({
+      ...{ port, api, settings, abort: signals.abort },
+      accept: createAccept(settings, context.ticker),
+    }),
     check: async () => {
       await port.open()
       await examine({ api, settings, guard: port.settings, logger: port.logger })
     },
-    onEnd: signals.onEnd,
   })
   return {
-    receiver,
+    receiver: dispatcher,
     dispatcher,
     settling: context.report,
     // Unsettled messages stay hidden for one visibility timeout and keep their leases.

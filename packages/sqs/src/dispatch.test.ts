@@ -1,100 +1,38 @@
 import type { Settlement } from '@onceward/core'
-import type { GuardSettings } from '@onceward/core/adapter'
-import { handMadeGuard } from '@onceward/testing/adapter'
 import { expect, test } from 'vitest'
-import { createSqsApi } from './clients/aws-sdk.ts'
-import { Dispatcher } from './dispatch.ts'
-import { message, RecordingClient } from './fixtures/recording-client.ts'
-import { type ConsumeSqsOptions, resolveSettings } from './options.ts'
-import { createSettleContext } from './settle.ts'
-import { createAccept, type Received } from './visibility.ts'
+import { answer, type Receiving, receiving } from './fixtures/receiving.ts'
 
 const ack: Settlement = { kind: 'ack', by: 'processed' }
+const queueUrl = 'http://127.0.0.1/000000000000/orders'
 
-/** A dispatcher for which the test decides receives, settlements and time. */
-function setUp(
-  guard: Partial<GuardSettings> = {},
-  {
-    queueUrl = 'http://127.0.0.1/000000000000/orders',
-    ...options
-  }: Partial<ConsumeSqsOptions> = {},
-) {
-  const made = handMadeGuard(guard)
-  const { port, clock } = made
-  const recording = new RecordingClient()
-  const settings = resolveSettings({ queueUrl, ...options }, port.settings)
-  const api = createSqsApi(recording.client, queueUrl, port.runtime)
-  const context = createSettleContext(port, api, settings)
-  const accept = createAccept(settings, context.ticker)
-  const [stop, abort] = [new AbortController(), new AbortController()]
-  const counts = { known: 0, settled: 0, rooms: 0 }
-  const dispatcher = new Dispatcher({
-    port,
-    settings,
-    context,
-    signals: { stop: stop.signal, abort: abort.signal },
-    onKnown: () => {
-      counts.known += 1
-    },
-    onRoom: () => {
-      counts.rooms += 1
-    },
-    onSettled: () => {
-      counts.settled += 1
-    },
-  })
-  /** `a1` is the first message of group `a` where the queue has groups. */
-  const receive = (...names: readonly string[]): readonly Received[] => {
-    const messages = names.map((name) => message(name, { MessageGroupId: name[0] ?? '' }))
-    return accept(messages, clock.nowMs)
-  }
-  const run = (): readonly string[] =>
-    made.handed.map(({ delivery }) => JSON.parse(String(delivery.body)).name)
-  const settle = (name: string, settlement: Settlement = ack): void =>
-    made.handed[run().lastIndexOf(name)]?.settle(settlement)
-  const down = (): Settlement => ({
-    kind: 'defer',
-    reason: 'store-down',
-    until: clock.nowMs as never,
-  })
-  return { ...made, recording, dispatcher, stop, abort, counts, receive, run, settle, down }
-}
-
-const fifo = { queueUrl: 'http://127.0.0.1/000000000000/orders.fifo' }
+const sizes = ({ dispatcher: { capacity, room, worthwhile } }: Receiving) => [
+  ...[capacity, room, worthwhile],
+]
 
 test('the consumer may have one message in hand per slot, and up to ten more if handlers are quick', async () => {
-  const kit = setUp({ concurrency: 2 })
-  expect([kit.dispatcher.capacity, kit.dispatcher.room, kit.dispatcher.worthwhile]).toEqual([
-    2, 2, 1,
-  ])
-  kit.dispatcher.take(kit.receive('a'))
+  const kit = await receiving({ queueUrl }, { concurrency: 2 }).started()
+  expect(sizes(kit)).toEqual([2, 2, 1])
+  await answer(kit, 'a')
   expect([kit.dispatcher.room, kit.dispatcher.inFlight]).toEqual([1, 1])
-  await kit.clock.advance(400)
-  kit.settle('a')
-  await kit.clock.advance(0)
+  await kit.clock.advance(390)
+  await kit.settle('a')
   // Two slots, and the five messages that they can start within a second.
-  expect([kit.dispatcher.capacity, kit.dispatcher.room, kit.dispatcher.worthwhile]).toEqual([
-    7, 7, 5,
-  ])
-  const quick = setUp({ concurrency: 2 })
+  expect(sizes(kit)).toEqual([7, 7, 5])
+  const quick = await receiving({ queueUrl }, { concurrency: 2 }).started()
   quick.state.decide = () => ack
-  quick.dispatcher.take(quick.receive('a'))
+  await answer(quick, 'a')
   await quick.clock.advance(100)
-  expect([
-    quick.dispatcher.capacity,
-    quick.dispatcher.worthwhile,
-    quick.dispatcher.inFlight,
-  ]).toEqual([12, 10, 0])
-  expect(quick.counts).toEqual({ known: 1, settled: 1, rooms: 2 })
+  expect([...sizes(quick), quick.dispatcher.inFlight]).toEqual([12, 12, 10, 0])
 })
 
 test('many slots prefetch as many messages again, and batches prefetch one batch', async () => {
-  const many = setUp({ concurrency: 30 })
-  const batch = setUp({ concurrency: 3, transaction: 'batch' }, { batch: { size: 5, lingerMs: 0 } })
+  const batches = { queueUrl, batch: { size: 5, lingerMs: 0 } }
+  const many = await receiving({ queueUrl }, { concurrency: 30 }).started()
+  const batch = await receiving(batches, { concurrency: 3, transaction: 'batch' }).started()
   expect(batch.dispatcher.capacity).toBe(15)
   for (const kit of [many, batch]) {
     kit.state.decide = () => ack
-    kit.dispatcher.take(kit.receive('a'))
+    await answer(kit, 'a')
     await kit.clock.advance(100)
   }
   expect([many.dispatcher.capacity, many.dispatcher.worthwhile]).toEqual([60, 10])
@@ -103,66 +41,73 @@ test('many slots prefetch as many messages again, and batches prefetch one batch
 
 // Red when messages in settlement are not counted: they would fill the memory if SQS answers only receives.
 test('receiving pauses while SQS leaves very many settlements without an answer', async () => {
-  const kit = setUp({ concurrency: 1 })
+  const kit = await receiving({ queueUrl }, { concurrency: 1 }).started()
   kit.recording.answers.set('delete', () => new Promise(() => undefined))
   kit.state.decide = () => ack
   // Twice as many as may be in hand, and fifty.
-  for (let count = 0; count < 72; count += 1) {
-    kit.dispatcher.take(kit.receive(`m${count}`))
-    await kit.clock.advance(0)
-  }
-  expect([kit.dispatcher.room, kit.dispatcher.inFlight]).toEqual([11, 72])
-  kit.dispatcher.take(kit.receive('last'))
-  await kit.clock.advance(0)
-  expect([kit.dispatcher.room, kit.dispatcher.inFlight]).toEqual([0, 73])
+  for (let count = 0; count < 54; count += 1) await answer(kit, `m${count}`)
+  expect(sizes(kit)).toEqual([2, 2, 1])
+  await answer(kit, 'last')
+  expect([...sizes(kit), kit.dispatcher.inFlight]).toEqual([2, 0, 1, 55])
 })
 
 test('a group occupies one slot until its last message has a result', async () => {
-  const kit = setUp({ concurrency: 1 }, fifo)
-  kit.dispatcher.take(kit.receive('a1', 'b1', 'a2'))
+  const kit = await receiving({}, { concurrency: 1 }).started()
+  await answer(kit, 'a1', 'b1', 'a2')
   expect(kit.run()).toEqual(['a1', 'a2'])
-  kit.settle('a1')
-  await kit.clock.advance(0)
+  await kit.settle('a1')
   expect(kit.run()).toEqual(['a1', 'a2'])
-  kit.settle('a2')
-  await kit.clock.advance(0)
+  await kit.settle('a2')
   expect(kit.run()).toEqual(['a1', 'a2', 'b1'])
 })
 
-test('the group that has waited longest probes the store, without a pause', async () => {
-  const kit = setUp({ concurrency: 4 }, fifo)
-  kit.dispatcher.take(kit.receive('a1', 'b1', 'b2'))
-  for (const name of ['b2', 'b1', 'a1']) {
-    kit.settle(name, kit.down())
-    await kit.clock.advance(10)
-  }
-  expect(kit.dispatcher.resume('one')).toBe(true)
+test('the group that has waited longest probes the store, without a pause, and in its order', async () => {
+  const kit = await receiving({}, { concurrency: 4 }).started()
+  await answer(kit, 'a1', 'b1', 'b2')
+  for (const name of ['b2', 'b1', 'a1']) await kit.settle(name, kit.down(100))
+  expect(kit.run()).toHaveLength(3)
+  await kit.clock.advance(100)
   expect(kit.run().slice(3)).toEqual(['b1', 'b2'])
-  expect(kit.dispatcher.resume('one')).toBe(true)
+  await kit.settle('b1', kit.down(0))
   expect(kit.run().slice(5)).toEqual(['a1'])
-  expect(kit.dispatcher.resume('one')).toBe(false)
+})
+
+// Red before: a message whose rest was over started while the next of its group still rested, and both ran at once.
+test('messages of a group that waited for the store run again together, in their order', async () => {
+  const kit = await receiving({}, { concurrency: 4 }).started()
+  await answer(kit, 'a1', 'a2', 'b1')
+  for (const name of ['a2', 'a1', 'b1']) await kit.settle(name, kit.down(60_000))
+  kit.state.availability = { kind: 'available' }
+  kit.dispatcher.pump()
+  await kit.clock.advance(2_000)
+  expect([kit.run().slice(3), kit.batches.slice(1)]).toEqual([
+    ['a1', 'a2', 'b1'],
+    [2, 1],
+  ])
 })
 
 // Red when the message is resumed: another consumer may have it before its handler starts.
-test('a message that becomes visible within two seconds is left to its next receive', async () => {
-  const waiting = async (elapsedMs: number) => {
-    const kit = setUp({}, fifo)
-    kit.dispatcher.take(kit.receive('a1'))
-    kit.settle('a1', kit.down())
-    await kit.clock.advance(5)
-    await kit.clock.advance(elapsedMs - 5)
-    return [kit.dispatcher.resume('one'), kit.dispatcher.inFlight]
-  }
-  expect(await waiting(27_999)).toEqual([true, 1])
-  expect(await waiting(28_000)).toEqual([false, 0])
-})
+test.each([
+  [27_990, ['a1'], 1],
+  [28_010, [], 0],
+])(
+  'a message that becomes visible in two seconds is left to its next receive: after %i ms',
+  async (elapsedMs, again, inFlight) => {
+    const kit = await receiving().started()
+    await answer(kit, 'a1')
+    const retry = kit.down(elapsedMs)
+    await kit.settle('a1', retry)
+    await kit.clock.advance(elapsedMs - 10)
+    expect([kit.run().slice(1), kit.dispatcher.inFlight]).toEqual([again, inFlight])
+  },
+)
 
 test('a clear returns messages that are unstarted or wait for the store, and no running ones', async () => {
-  const kit = setUp({ concurrency: 2 })
-  kit.dispatcher.take(kit.receive('a', 'b', 'c', 'd'))
-  kit.settle('a', kit.down())
-  await kit.clock.advance(10)
+  const kit = await receiving({ queueUrl }, { concurrency: 2 }).started()
+  await answer(kit, 'a', 'b', 'c', 'd')
+  await kit.settle('a', kit.down(60_000))
   expect(kit.run()).toEqual(['a', 'b', 'c'])
+  kit.stop.abort()
   kit.dispatcher.clear()
   expect(kit.dispatcher.inFlight).toBe(4)
   let isEnded = false
@@ -174,13 +119,9 @@ test('a clear returns messages that are unstarted or wait for the store, and no 
     ['h-a', 0],
     ['h-d', 0],
   ])
-  expect([kit.dispatcher.inFlight, kit.dispatcher.room, isEnded]).toEqual([
-    2,
-    kit.dispatcher.capacity - 2,
-    false,
-  ])
-  kit.settle('b')
-  kit.settle('c')
+  expect([kit.dispatcher.inFlight, isEnded]).toEqual([2, false])
+  await kit.settle('b')
+  await kit.settle('c')
   await kit.clock.advance(100)
   await ended
   expect(kit.dispatcher.inFlight).toBe(0)

@@ -7,6 +7,7 @@ import {
   type GuardPort,
   laterMs,
   type MaybeAsync,
+  type MayHold,
   refuseUnknownNames,
   type Settle,
   SettleReport,
@@ -39,14 +40,17 @@ export interface SettleContext {
   /** Sets the visibility to 0; on FIFO queues from the last message to the first. */
   readonly returns: Pick<BatchRequests, 'add'>
   readonly place: DeadLetterPlace
+  /** In a drain and in a wrap none may be held. */
+  readonly mayHold: MayHold
   readonly report: SettleReport<Received>
 }
 
+/** The context without `mayHold`, which those who know what is held add. */
 export function createSettleContext(
   port: GuardPort,
   api: SqsApi,
   settings: Settings,
-): SettleContext {
+): Omit<SettleContext, 'mayHold'> {
   const { runtime, logger } = port
   const { queueUrl, visibilityMs, renewMs, fifo } = settings
   const change = { runtime, call: api.changeVisibility }
@@ -73,18 +77,24 @@ export function createSettleContext(
 }
 
 /**
- * When the message becomes visible, on the monotonic clock; undefined when it is deleted or visible. A message
- * whose settlement failed becomes visible when its timeout ends; then the store decides: duplicate, dead, or run again.
+ * Until when the message waits here for the store, on the monotonic clock; undefined if it does not. A message whose
+ * settlement failed becomes visible when its timeout ends; then the store decides: duplicate, dead, or run again.
  */
 export type SettleAnswer = number | undefined
+
+/** A message that is visible again within this time is left to its next receive. */
+const MARGIN_MS = 2_000
 
 /** When a dead message is received again. */
 const DEAD: WaitRange = { leastMs: 5_000, mostMs: 30_000 }
 
 const VERBS: Verbs<SettleContext, Received, SettleAnswer> = {
   ack: (context, received) => remove(context, received),
-  defer: (context, received, settlement) =>
-    hide(context, received, deferredMs(context.runtime, received.delivery, settlement)),
+  defer: async (context, received, settlement) => {
+    await hide(context, received, deferredMs(context.runtime, received.delivery, settlement))
+    const isWaiting = settlement.reason === 'store-down' && context.mayHold('outage')
+    return isWaiting ? received.hiddenUntilMs - MARGIN_MS : undefined
+  },
   'dead-letter': (context, received, settlement) => {
     const later = () => hide(context, received, laterMs(context.runtime, DEAD))
     if (context.place.kind === 'broker') return later()
@@ -98,7 +108,7 @@ const VERBS: Verbs<SettleContext, Received, SettleAnswer> = {
     const { runtime, visibilityMs } = context
     // An outage of the store may have hidden the message for minutes.
     const isLong = hiddenUntilMs > runtime.monotonic() + visibilityMs
-    return isLong ? hide(context, received, visibilityMs) : hiddenUntilMs
+    return isLong ? hide(context, received, visibilityMs) : undefined
   },
 }
 
@@ -107,32 +117,33 @@ export const settle: Settle<SettleContext, Received, SettleAnswer> = settleBy(
   VERBS,
   (context, received, { settlement, error }) => {
     context.report.failed(received, settlement.kind, error)
-    return context.ticker.release(received)
+    return andThen(context.ticker.release(received), () => undefined)
   },
 )
 
 /** Makes a message that was not started visible at once. */
 export async function returnUnstarted(
-  context: SettleContext,
+  context: Pick<SettleContext, 'ticker' | 'returns' | 'report'>,
   received: Received,
-): Promise<SettleAnswer> {
+): Promise<undefined> {
   const expiresAtMs = await context.ticker.release(received)
   const { handle, sequence } = received
   const answer = await context.returns.add({ handle, sequence, seconds: 0, expiresAtMs })
-  return settled(context, received, { verb: 'give back', answer }) ? undefined : expiresAtMs
+  settled(context, received, { verb: 'give back', answer })
 }
 
 /** Without an async function, because every message of a healthy queue is removed. */
-function remove(context: SettleContext, received: Received): MaybeAsync<SettleAnswer> {
-  return andThen(context.ticker.release(received), (expiresAtMs) => {
+function remove(context: SettleContext, received: Received): MaybeAsync<undefined> {
+  return andThen(context.ticker.release(received), () => {
     const { handle, sequence } = received
     // Tried again in any case: after a long poll the message may be hidden for longer than is known, and to delete a
     // processed message late does no harm.
     const entry = { handle, sequence, seconds: 0, expiresAtMs: Number.POSITIVE_INFINITY }
     const removing = context.deletes.add(entry)
-    return removing.then((answer) =>
-      settled(context, received, { verb: 'delete', answer }) ? undefined : expiresAtMs,
-    )
+    return removing.then((answer) => {
+      settled(context, received, { verb: 'delete', answer })
+      return undefined
+    })
   })
 }
 
@@ -140,16 +151,15 @@ async function hide(
   context: SettleContext,
   received: Received,
   wantedMs: number,
-): Promise<SettleAnswer> {
+): Promise<undefined> {
   const expiresAtMs = await context.ticker.release(received)
   const nowMs = context.runtime.monotonic()
   // At least a second: 0 would be a hot loop.
   const seconds = Math.max(1, visibilitySeconds(wantedMs, nowMs - received.receivedAtMs))
   const { handle, sequence } = received
   const answer = await context.changes.add({ handle, sequence, seconds, expiresAtMs })
-  return settled(context, received, { verb: 'defer', answer })
-    ? nowMs + seconds * 1_000
-    : expiresAtMs
+  const isHidden = settled(context, received, { verb: 'defer', answer })
+  received.hiddenUntilMs = isHidden ? nowMs + seconds * 1_000 : expiresAtMs
 }
 
 /** What tells how long a message waits: on FIFO queues its group, and how often it was received. */
@@ -195,7 +205,11 @@ interface Carried {
   readonly answer: EntryAnswer
 }
 
-function settled(context: SettleContext, received: Received, { verb, answer }: Carried): boolean {
+function settled(
+  context: Pick<SettleContext, 'report'>,
+  received: Received,
+  { verb, answer }: Carried,
+): boolean {
   if (answer.kind === 'settled') return true
   context.report.refused(received, { verb, reason: answer.code })
   return false

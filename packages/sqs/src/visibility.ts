@@ -14,7 +14,10 @@ export interface Received {
   readonly delivery: Delivery
   /** Taken before the request, because SQS counts its 12 hours from a moment during it. */
   readonly receivedAtMs: number
-  readonly hiddenUntilMs: number
+  /** Without renewals; set by a deferral. */
+  hiddenUntilMs: number
+  /** How often it was held and run again. */
+  readonly rounds: number
   /** Order of arrival in this process. */
   readonly sequence: number
 }
@@ -37,7 +40,7 @@ export function createAccept(
       const hiddenUntilMs = receivedAtMs + visibilityMs
       const delivery = toDelivery(message, queueUrl)
       const handle = message.ReceiptHandle ?? ''
-      return { message, handle, delivery, receivedAtMs, hiddenUntilMs, sequence }
+      return { message, handle, delivery, receivedAtMs, hiddenUntilMs, rounds: 0, sequence }
     })
     for (const each of received) ticker.hold(each)
     return received

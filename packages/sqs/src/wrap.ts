@@ -59,7 +59,8 @@ export function wrapSqs(client: SqsClient, guard: Guard, options: WrapSqsOptions
   const { queueUrl } = settings
   reportFindings([orderFindings(settings)], port.logger, { queue: queueUrl })
   const { runtime } = port
-  const context = createSettleContext(port, createSqsApi(client, queueUrl, runtime), settings)
+  const api = createSqsApi(client, queueUrl, runtime)
+  const context = { ...createSettleContext(port, api, settings), mayHold: () => false }
   const unregister = registerPublisher(port, { broker: 'sqs', queue: queueUrl }, context.place)
   const accept = createAccept(settings, context.ticker)
   const handle = wrapMessages({

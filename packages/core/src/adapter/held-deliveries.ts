@@ -1,29 +1,44 @@
 import type { Runtime } from '../model/runtime.ts'
+import { byOrderingKey, type Delivered } from './ordering.ts'
 
-/** While a delivery is held. */
+/** Why deliveries were held that are due now. */
 export interface Hold {
-  /** It waits for the store, however long that takes. */
+  /** They waited for the store, however long that took. */
   readonly isOutage: boolean
+  /** The store is back, or is to be asked; otherwise their own time has come. */
+  readonly isResumed: boolean
 }
 
-interface Held extends Hold {
-  readonly sinceMs: number
+/** One timer for the deliveries that come back together. */
+interface Wait<Each> {
+  readonly members: Set<Each>
   readonly cancel: () => void
+}
+
+interface Held<Each> {
+  readonly isOutage: boolean
+  readonly sinceMs: number
+  readonly wait: Wait<Each>
 }
 
 export interface HeldDeliveriesOptions<Each> {
   readonly runtime: Runtime
-  /** The delivery is no longer held, and may run again. */
-  readonly onDue: (each: Each, hold: Hold) => void
+  /** The deliveries are no longer held, and may run again. */
+  readonly onDue: (group: readonly Each[], hold: Hold) => void
 }
 
 /** A held delivery waits this long before it probes a store that is reported as available again. */
 const REST_MS = 1_000
 
 /** Deliveries that stay unsettled with the broker until their time, and then run again. */
-export class HeldDeliveries<Each> {
+export class HeldDeliveries<Each extends Delivered> {
   readonly #options: HeldDeliveriesOptions<Each>
-  readonly #held = new Map<Each, Held>()
+  /** Those that wait longest come first. */
+  readonly #held = new Map<Each, Held<Each>>()
+  /** Those that wait for the store. */
+  waiting = 0
+  /** Some of them have not been resumed. */
+  #isResumable = false
 
   constructor(options: HeldDeliveriesOptions<Each>) {
     this.#options = options
@@ -33,26 +48,39 @@ export class HeldDeliveries<Each> {
     return this.#held.size
   }
 
-  /** Those that do not wait for the store. */
-  get deferred(): number {
-    let count = 0
-    for (const { isOutage } of this.#held.values()) if (!isOutage) count += 1
-    return count
-  }
-
   /** @param untilMs - On the monotonic clock. */
-  hold(each: Each, untilMs: number, { isOutage }: Hold): void {
-    this.#hold(each, untilMs, { isOutage, sinceMs: this.#options.runtime.monotonic() })
+  hold(each: Each, untilMs: number, isOutage: boolean): void {
+    const sinceMs = this.#options.runtime.monotonic()
+    const wait = this.#wait([each], untilMs, { isOutage, isResumed: false })
+    this.#held.set(each, { isOutage, sinceMs, wait })
+    if (!isOutage) return
+    this.waiting += 1
+    this.#isResumable = true
   }
 
-  /** The store is back: deliveries that waited for it run again, each at most once a second. */
+  /**
+   * The store is back: deliveries that waited for it run again, each at most once a second. Those of an ordering key come
+   * together, because in another call of the guard a later one could overtake an earlier one.
+   */
   resume(): void {
-    const nowMs = this.#options.runtime.monotonic()
-    for (const [each, { isOutage, sinceMs, cancel }] of [...this.#held]) {
-      if (!isOutage) continue
-      cancel()
-      this.#hold(each, Math.max(nowMs, sinceMs + REST_MS), { isOutage, sinceMs })
+    if (!this.#isResumable) return
+    this.#isResumable = false
+    for (const group of byOrderingKey(this.#outages())) {
+      const held = group.map((each) => this.#release(each))
+      const latestMs = Math.max(...held.map(({ sinceMs }) => sinceMs))
+      const wait = this.#wait(group, latestMs + REST_MS, { isOutage: true, isResumed: true })
+      this.waiting += group.length
+      for (const [index, each] of group.entries()) {
+        this.#held.set(each, { ...(held[index] as Held<Each>), wait })
+      }
     }
+  }
+
+  /** Takes back the deliveries of the ordering key that has waited longest for the store, without a pause. */
+  takeLongest(): readonly Each[] {
+    const group = byOrderingKey(this.#outages())[0] ?? []
+    for (const each of group) this.#release(each)
+    return group
   }
 
   /** Takes back held deliveries: all of them, or those of which `isMeant` is true. */
@@ -62,18 +90,28 @@ export class HeldDeliveries<Each> {
     return taken
   }
 
-  #hold(each: Each, untilMs: number, held: Omit<Held, 'cancel'>): void {
-    const { runtime, onDue } = this.#options
-    const over = (): void => {
-      this.#release(each)
-      onDue(each, held)
-    }
-    const waitMs = Math.max(0, untilMs - runtime.monotonic())
-    this.#held.set(each, { ...held, cancel: runtime.setTimer(over, waitMs, { keepAlive: false }) })
+  #outages(): readonly Each[] {
+    return [...this.#held].filter(([, { isOutage }]) => isOutage).map(([each]) => each)
   }
 
-  #release(each: Each): void {
-    this.#held.get(each)?.cancel()
+  #wait(group: readonly Each[], untilMs: number, hold: Hold): Wait<Each> {
+    const { runtime, onDue } = this.#options
+    const members = new Set(group)
+    const over = (): void => {
+      const due = [...members]
+      for (const each of due) this.#release(each)
+      onDue(due, hold)
+    }
+    const waitMs = Math.max(0, untilMs - runtime.monotonic())
+    return { members, cancel: runtime.setTimer(over, waitMs, { keepAlive: false }) }
+  }
+
+  #release(each: Each): Held<Each> {
+    const held = this.#held.get(each) as Held<Each>
     this.#held.delete(each)
+    if (held.isOutage) this.waiting -= 1
+    held.wait.members.delete(each)
+    if (held.wait.members.size === 0) held.wait.cancel()
+    return held
   }
 }

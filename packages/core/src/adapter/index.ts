@@ -12,7 +12,7 @@ export {
   withTimeout,
 } from '../concurrency/timeout.ts'
 export { decideCount, isOwnerLive, YOUNG_MS } from '../model/attempt-rules.ts'
-export { asRedelivered, copyDelivery } from '../model/delivery.ts'
+export { copyDelivery } from '../model/delivery.ts'
 export {
   describeError,
   isError,
@@ -77,10 +77,10 @@ export {
   oncePerTurn,
   type StartLimits,
 } from './delivery-buffer.ts'
+export { DeliveryFlow, type MayHold } from './delivery-flow.ts'
 export { readEnvelope, withEnvelope, writeEnvelope } from './envelope.ts'
 export { type Findings, reportFindings, when } from './findings.ts'
 export type { Outage, WrapOutage } from './health.ts'
-export { HeldDeliveries, type Hold } from './held-deliveries.ts'
 export {
   type BrokerAddress,
   findingsOf,
@@ -92,8 +92,9 @@ export {
   refuseParameters,
 } from './operator.ts'
 export { byOrderingKey, type Delivered, toBatches } from './ordering.ts'
-export { PendingDeliveries, type Startable } from './pending-deliveries.ts'
-export { PullPrefetch, PushPrefetch } from './prefetch.ts'
+export type { Startable } from './pending-deliveries.ts'
+export { PushPrefetch } from './prefetch.ts'
+export { PullLoop, type PullSource, type ReceiveRoom } from './pull-loop.ts'
 export { isGuardClosed, Recovery } from './recovery.ts'
 export {
   CONSUME_NAMES,

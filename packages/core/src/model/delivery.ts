@@ -163,11 +163,6 @@ class Copied {
 
 const COPY = [['envelope', ownGetter(({ original }: Copied) => original.envelope)]] as const
 
-/** The delivery, marked as one that may have run before. Marked twice, it is the same: a copy of a copy keeps both. */
-export function asRedelivered(delivery: Delivery): Delivery {
-  return delivery.redelivered ? delivery : copyDelivery(delivery, { redelivered: true })
-}
-
 /** A delivery with a decoded body, before the key is known. */
 export interface DecodedDelivery<Payload> extends Delivery {
   readonly payload: Payload
