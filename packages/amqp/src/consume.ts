@@ -110,7 +110,6 @@ function createLoop({ port, settings, signals, connection }: Parts): ConsumerLoo
     publisher,
     delayQueues,
     rejectsTo: () => examination.found?.rejectsTo,
-    stopDeliveries: () => receiver.stopDeliveries(),
   })
   const source = {
     ...{ broker: 'amqp', queue },
@@ -119,15 +118,7 @@ function createLoop({ port, settings, signals, connection }: Parts): ConsumerLoo
     },
   }
   const unregister = registerPublisher(port, source, context.place)
-  const dispatcher = new Dispatcher({
-    port,
-    settings,
-    context,
-    signals,
-    onKnown: (settlement) => receiver.known(settlement),
-    onSettled: (channel) => receiver.settled(channel),
-  })
-  const receiver: Receiver = new Receiver({
+  const receiver = new Receiver({
     port,
     settings,
     connector,
@@ -137,13 +128,13 @@ function createLoop({ port, settings, signals, connection }: Parts): ConsumerLoo
       },
     },
     accept: createAccept(source, runtime),
-    dispatcher,
+    createDispatcher: (events) => new Dispatcher({ port, settings, context, signals, events }),
     check: (...given) => examination.check(...given),
     onEnd: signals.onEnd,
   })
   return {
     receiver,
-    dispatcher,
+    dispatcher: receiver.dispatcher,
     settling: context.report,
     // Unsettled messages go back to the queue with their channel; their events keep their leases.
     finish: async () => {

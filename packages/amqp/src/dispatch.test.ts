@@ -70,62 +70,6 @@ test('half of the prefetch may be held for a retry time, all of it for the store
   expect(await settled('f', kit.later('store-down', 1_000))).toBe(3)
 })
 
-test('a held message is redelivered with a higher delivery count', async () => {
-  const kit = dispatching()
-  kit.take(['a'])
-  await kit.clock.advance(0)
-  for (const count of [1, 2, 3]) {
-    const redelivered = count > 1
-    expect(kit.handed.at(-1)?.delivery).toMatchObject({ redelivered, deliveryCount: count })
-    // A busy event is tried again after one second, then two, then four, each plus a tenth.
-    kit.settle('a', { kind: 'defer', reason: 'in-progress', until: kit.clock.nowMs as never })
-    await kit.clock.advance(2 ** (count - 1) * 1_100 - 1)
-    expect(kit.handed).toHaveLength(count)
-    await kit.clock.advance(1)
-    expect(kit.handed).toHaveLength(count + 1)
-  }
-})
-
-// Red before: after an outage of minutes the first failure of a message without an event key was its last.
-test('waiting for the store does not count as a delivery', async () => {
-  const kit = dispatching()
-  kit.take(['a'])
-  await kit.clock.advance(0)
-  for (let round = 0; round < 3; round += 1) {
-    kit.settle('a', kit.later('store-down', 1_000))
-    await kit.clock.advance(2_001)
-  }
-  expect(kit.handed.map(({ delivery }) => delivery.deliveryCount)).toEqual([1, 1, 1, 1])
-  expect(kit.handed.at(-1)?.delivery.redelivered).toBe(true)
-})
-
-test('messages that waited a second for the store run when it is back, the others after their second', async () => {
-  const kit = dispatching({ concurrency: 3 })
-  kit.take(['a', 'b', 'c'])
-  await kit.clock.advance(0)
-  kit.settle('a', kit.later('store-down', 60_000))
-  kit.settle('c', kit.later('failed', 4_000))
-  await kit.clock.advance(700)
-  kit.settle('b', kit.later('store-down', 60_000))
-  await kit.clock.advance(500)
-  kit.dispatcher.resume()
-  await kit.clock.advance(0)
-  expect(kit.run().slice(3)).toEqual(['a'])
-  kit.dispatcher.resume()
-  await kit.clock.advance(499)
-  expect(kit.run().slice(3)).toEqual(['a'])
-  await kit.clock.advance(1)
-  expect(kit.run().slice(3)).toEqual(['a', 'b'])
-  // A message that waits for its retry time continues to wait.
-  await kit.clock.advance(2_299)
-  expect(kit.run().slice(3)).toEqual(['a', 'b'])
-  kit.settle('a')
-  kit.settle('b')
-  await kit.clock.advance(1)
-  expect(kit.run().slice(3)).toEqual(['a', 'b', 'c'])
-  expect(kit.clock.timers).toBe(0)
-})
-
 test('held messages do not keep the process alive', async () => {
   const kit = dispatching()
   kit.clock.asked.length = 0

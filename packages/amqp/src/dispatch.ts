@@ -19,8 +19,13 @@ const LOOK_MS = 15_000
 export interface DispatcherOptions {
   readonly port: GuardPort
   readonly settings: Settings
-  readonly context: Omit<SettleContext, 'mayHold'>
+  readonly context: Omit<SettleContext, 'mayHold' | 'stopDeliveries'>
   readonly signals: Pick<LoopSignals, 'stop' | 'abort'>
+  readonly events: DispatcherEvents
+}
+
+/** Who brings the messages. */
+export interface DispatcherEvents extends Pick<SettleContext, 'stopDeliveries'> {
   /** The settlement is stored. */
   readonly onKnown: (settlement: Settlement) => void
   /** The broker has the settlement, or the message is held. */
@@ -39,7 +44,8 @@ export class Dispatcher {
   #cancelLook: (() => void) | undefined
 
   constructor(options: DispatcherOptions) {
-    const { port, settings, signals, context, onKnown, onSettled } = options
+    const { port, settings, signals, events } = options
+    const context = { ...options.context, stopDeliveries: events.stopDeliveries }
     const isBatch = port.settings.transaction === 'batch'
     const slots = isBatch ? settings.batchSize : port.settings.concurrency
     this.#options = options
@@ -59,8 +65,8 @@ export class Dispatcher {
     this.#flow = new DeliveryFlow(flow, {
       hasRoom: () => this.inFlight < this.prefetches.reduce((sum, prefetch) => sum + prefetch, 0),
       onRun: (elapsedMs) => this.#prefetch.note(elapsedMs),
-      onKnown,
-      onSettled: ({ channel }) => onSettled(channel),
+      onKnown: events.onKnown,
+      onSettled: ({ channel }) => events.onSettled(channel),
       onRefilled: () => this.#look(),
     })
   }
@@ -108,7 +114,7 @@ export class Dispatcher {
 
   /** Gives back what has waited for so long that the server would take it back before its handler's deadline (A6). */
   #look(): void {
-    const { port, settings, context, onSettled } = this.#options
+    const { port, settings, context, events } = this.#options
     const isNeeded = this.#flow.pending > 0
     if (!isNeeded) {
       this.#cancelLook?.()
@@ -121,7 +127,7 @@ export class Dispatcher {
       const isOld = (received: Received) => received.receivedAtMs < beforeMs
       for (const received of this.#flow.takeBack(isOld, 'pending')) {
         requeue(context, received)
-        onSettled(received.channel)
+        events.onSettled(received.channel)
       }
       this.#look()
     }

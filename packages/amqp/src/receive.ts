@@ -16,7 +16,7 @@ import type { AmqpConnection } from './client.ts'
 import { ConsumerChannel, type DeliveryChannel } from './clients/amqplib.ts'
 import type { Connector } from './clients/connector.ts'
 import type { Accept } from './delivery.ts'
-import type { Dispatcher } from './dispatch.ts'
+import type { Dispatcher, DispatcherEvents } from './dispatch.ts'
 import {
   BACKOFF,
   type BrokerErrorKind,
@@ -40,7 +40,7 @@ export interface ReceiverOptions {
   /** Why messages cannot be published, although they are received. */
   readonly publishing: { readonly outage: Outage | undefined }
   readonly accept: Accept
-  readonly dispatcher: Pick<Dispatcher, 'take' | 'drop' | 'resume' | 'prefetches'>
+  readonly createDispatcher: (events: DispatcherEvents) => Dispatcher
   /** Must have succeeded on a new connection, and for each queue, before anything is consumed. */
   readonly check: (connection: AmqpConnection, isNewQueue: boolean) => Promise<QueueTraits>
   readonly onEnd: (end: ConsumptionEnd) => void
@@ -59,6 +59,8 @@ const STABLE_MS = 10_000
  * received messages are kept: at most the prefetch.
  */
 export class Receiver {
+  /** Has the messages that came, until they are settled. */
+  readonly dispatcher: Dispatcher
   readonly #options: ReceiverOptions
   readonly #recovery: Recovery<BrokerErrorKind>
   /** Channels whose consumer the server cancelled, while some of their messages are unsettled. */
@@ -74,6 +76,11 @@ export class Receiver {
   constructor(options: ReceiverOptions) {
     const { port, settings } = options
     this.#options = options
+    this.dispatcher = options.createDispatcher({
+      onKnown: (settlement) => this.known(settlement),
+      onSettled: (channel) => this.settled(channel),
+      stopDeliveries: () => this.stopDeliveries(),
+    })
     this.#recovery = new Recovery<BrokerErrorKind>({
       port,
       fields: { queue: settings.queue },
@@ -198,7 +205,6 @@ export class Receiver {
   }
 
   async #adjust(channel: ConsumerChannel): Promise<void> {
-    const { dispatcher } = this.#options
     // Settlements meanwhile may have changed how many there should be.
     while (this.#channel === channel && !this.#recovery.isStopped) {
       const prefetch = this.#prefetches[channel.consumers]
@@ -212,14 +218,14 @@ export class Receiver {
     if (gate === 'probe') this.#recovery.pause(STORE_LOOK_MS / 10)
     if (gate !== 'open' || this.#channel !== channel) return
     this.#recovery.end()
-    if (wasPaused) dispatcher.resume()
+    if (wasPaused) this.dispatcher.resume()
   }
 
   /** The prefetch of each consumer that there should be. */
   get #prefetches(): readonly number[] {
-    const { settings, dispatcher } = this.#options
+    const { settings } = this.#options
     // Of several consumers of such a queue one gets messages.
-    return this.#checked?.traits.isSingleActive ? [settings.prefetch] : dispatcher.prefetches
+    return this.#checked?.traits.isSingleActive ? [settings.prefetch] : this.dispatcher.prefetches
   }
 
   async #subscribe(channel: ConsumerChannel, prefetch: number): Promise<void> {
@@ -237,10 +243,10 @@ export class Receiver {
 
   /** Never throws: amqplib would close the channel, or never settle the message (A4). */
   #delivered(channel: ConsumerChannel, message: ConsumeMessage): void {
-    const { port, accept, dispatcher, settings } = this.#options
+    const { port, accept, settings } = this.#options
     try {
       this.#recovery.progressed()
-      dispatcher.take(accept(message, channel.deliveries))
+      this.dispatcher.take(accept(message, channel.deliveries))
     } catch (error) {
       port.logger.error({ queue: settings.queue, err: error }, 'a delivery could not be taken')
     }
@@ -259,7 +265,7 @@ export class Receiver {
   #lost(channel: ConsumerChannel, error: unknown): void {
     channel.deliveries.closed()
     this.#retired.delete(channel)
-    this.#options.dispatcher.drop(channel.deliveries)
+    this.dispatcher.drop(channel.deliveries)
     if (this.#channel !== channel) return
     this.#channel = undefined
     if (channel.ageMs > STABLE_MS) this.#recovery.succeeded()

@@ -23,7 +23,6 @@ function setUp(place: SettleContext['place']['kind'] = 'record') {
   const parts = {
     delayQueues: delayQueuesOf(made.port),
     rejectsTo: () => undefined,
-    stopDeliveries: async () => state.isQuiet,
   }
   const settings = resolveSettings({ queue }, made.port.settings)
   const context: SettleContext = {
@@ -37,6 +36,7 @@ function setUp(place: SettleContext['place']['kind'] = 'record') {
     },
     place: place === 'publish' ? { kind: place, publish: async () => undefined } : { kind: place },
     mayHold: () => state.mayHold,
+    stopDeliveries: async () => state.isQuiet,
   }
   const receive = (headers: object = {}, receivedAtMs: number = NOW_MS): Received => {
     const properties = { messageId: 'm-a', headers } as Partial<ConsumeMessage['properties']>

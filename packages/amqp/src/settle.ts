@@ -52,14 +52,16 @@ export interface SettleContext {
   readonly report: SettleReport<Received>
 }
 
-interface ContextParts extends Pick<SettleContext, 'delayQueues' | 'rejectsTo' | 'stopDeliveries'> {
+interface ContextParts extends Pick<SettleContext, 'delayQueues' | 'rejectsTo'> {
   readonly port: GuardPort
   readonly settings: Settings
   readonly publisher: Publisher
 }
 
-/** The context without `mayHold`, which the dispatcher adds because it knows which messages are held. */
-export function createSettleContext(parts: ContextParts): Omit<SettleContext, 'mayHold'> {
+/** The context without what depends on which messages are held and where they come from: the dispatcher adds that. */
+export function createSettleContext(
+  parts: ContextParts,
+): Omit<SettleContext, 'mayHold' | 'stopDeliveries'> {
   const { port, settings, publisher } = parts
   const { runtime, logger } = port
   const place = placeOf(publisher, settings, port.settings.hasInbox)
@@ -103,7 +105,7 @@ export const settle: Settle<SettleContext, Received, SettleAnswer> = settleBy(
 
 /** Returns a message that was not started to the queue at once. */
 export async function returnUnstarted(
-  context: Omit<SettleContext, 'mayHold'>,
+  context: Pick<SettleContext, 'report' | 'stopDeliveries'>,
   received: Received,
 ): Promise<undefined> {
   // Left unsettled, the message returns when its channel closes. Given back now, it would come again and again.

@@ -110,15 +110,17 @@ function createLoop(parts: Parts): WrappedLoop<(message: ConsumeMessage | null) 
     ...{ port, settings, publisher, delayQueues },
     // Not examined; and a publish that the broker denies would close the user's channel.
     rejectsTo: () => undefined,
-    // Only the user can cancel this consumer: a message given back before that would return at once.
-    stopDeliveries: async () => false,
   })
   const unregister = registerPublisher(port, source, context.place)
   let ended: WrapOutage | undefined
   const dispatcher = new Dispatcher({
     ...{ port, settings, context, signals },
-    onKnown: () => undefined,
-    onSettled: signals.progressed,
+    events: {
+      onKnown: () => undefined,
+      onSettled: signals.progressed,
+      // Only the user can cancel this consumer: a message given back before that would return at once.
+      stopDeliveries: async () => false,
+    },
   })
   const ends = (error: Error): void => {
     ended = { state: 'stopped', reason: classifyError(error).text }

@@ -41,7 +41,7 @@ function setUp(options: Partial<ConsumeStreamOptions> = {}, guard: Partial<Guard
     made.handed[run().lastIndexOf(n)]?.settle(settlement)
     await (settlement === ACK || settlement === DEAD ? clock.advance(5) : turn())
   }
-  const later = (reason: 'failed' | 'in-progress' | 'store-down', ms: number): Settlement => ({
+  const later = (reason: 'failed', ms: number): Settlement => ({
     ...{ kind: 'defer', reason, until: (clock.nowMs + ms) as never },
   })
   const verbs = (): readonly unknown[] => redis.calls.filter(([verb]) => verb !== 'renew')
@@ -108,35 +108,6 @@ describe('a deferral', () => {
     await take(entryOf(1))
     await settle(1, later('failed', 5))
     expect(verbs()).toEqual([['park', '1-0', 5, 1]])
-  })
-
-  test('of an event that runs elsewhere waits longer each time', async () => {
-    const { take, settle, later, clock, run } = setUp()
-    await take(entryOf(1))
-    for (const waitMs of [1_100, 2_200, 4_400]) {
-      await settle(1, later('in-progress', 10))
-      const before = run().length
-      await clock.advance(waitMs - 1)
-      expect(run()).toHaveLength(before)
-      await clock.advance(1)
-      expect(run()).toHaveLength(before + 1)
-    }
-  })
-
-  test('because the store is down is held, and costs no delivery', async () => {
-    const { take, settle, later, clock, handed, dispatcher, state, verbs } = setUp()
-    await dispatcher.start()
-    const { room } = dispatcher
-    await take(entryOf(1))
-    await settle(1, later('store-down', 600_000))
-    expect(dispatcher.room).toBe(room - 1)
-    const retryAt = (clock.nowMs + 1) as never
-    state.availability = { kind: 'down', retryAt, error: new Error('store') }
-    dispatcher.pump()
-    state.availability = { kind: 'available' }
-    await clock.advance(1_000)
-    expect(handed[1]?.delivery).toMatchObject({ redelivered: true, deliveryCount: 1 })
-    expect(verbs()).toEqual([])
   })
 })
 

@@ -9,22 +9,6 @@ const sizes = ({ dispatcher: { capacity, room, worthwhile } }: Receiving) => [
   ...[capacity, room, worthwhile],
 ]
 
-test('the consumer may have one message in hand per slot, and up to ten more if handlers are quick', async () => {
-  const kit = await receiving({ queueUrl }, { concurrency: 2 }).started()
-  expect(sizes(kit)).toEqual([2, 2, 1])
-  await answer(kit, 'a')
-  expect([kit.dispatcher.room, kit.dispatcher.inFlight]).toEqual([1, 1])
-  await kit.clock.advance(390)
-  await kit.settle('a')
-  // Two slots, and the five messages that they can start within a second.
-  expect(sizes(kit)).toEqual([7, 7, 5])
-  const quick = await receiving({ queueUrl }, { concurrency: 2 }).started()
-  quick.state.decide = () => ack
-  await answer(quick, 'a')
-  await quick.clock.advance(100)
-  expect([...sizes(quick), quick.dispatcher.inFlight]).toEqual([12, 12, 10, 0])
-})
-
 test('many slots prefetch as many messages again, and batches prefetch one batch', async () => {
   const batches = { queueUrl, batch: { size: 5, lingerMs: 0 } }
   const many = await receiving({ queueUrl }, { concurrency: 30 }).started()
@@ -101,28 +85,3 @@ test.each([
     expect([kit.run().slice(1), kit.dispatcher.inFlight]).toEqual([again, inFlight])
   },
 )
-
-test('a clear returns messages that are unstarted or wait for the store, and no running ones', async () => {
-  const kit = await receiving({ queueUrl }, { concurrency: 2 }).started()
-  await answer(kit, 'a', 'b', 'c', 'd')
-  await kit.settle('a', kit.down(60_000))
-  expect(kit.run()).toEqual(['a', 'b', 'c'])
-  kit.stop.abort()
-  kit.dispatcher.clear()
-  expect(kit.dispatcher.inFlight).toBe(4)
-  let isEnded = false
-  const ended = kit.dispatcher.ended().then(() => {
-    isEnded = true
-  })
-  await kit.clock.advance(10)
-  expect(kit.recording.changed().at(-1)?.toSorted()).toEqual([
-    ['h-a', 0],
-    ['h-d', 0],
-  ])
-  expect([kit.dispatcher.inFlight, isEnded]).toEqual([2, false])
-  await kit.settle('b')
-  await kit.settle('c')
-  await kit.clock.advance(100)
-  await ended
-  expect(kit.dispatcher.inFlight).toBe(0)
-})

@@ -1,4 +1,3 @@
-import { ConfigurationError, StoreUnavailableError } from '@onceward/core'
 import { expect, test } from 'vitest'
 import { answer, type Receiving, receiving } from './fixtures/receiving.ts'
 
@@ -21,47 +20,6 @@ test('receiving starts with one receive, and adds one after each non-empty recei
   for (const receive of kit.receives.slice(1)) receive.answer()
   await kit.clock.advance(10_000)
   expect(asked(kit).slice(6)).toEqual([10])
-})
-
-test('nothing is received before the queue is checked', async () => {
-  const kit = receiving()
-  const checked = Promise.withResolvers<void>()
-  kit.world.check = () => checked.promise
-  const started = kit.started()
-  kit.dispatcher.pump()
-  expect(kit.receives).toEqual([])
-  checked.resolve()
-  await started
-  expect(kit.receives).toMatchObject([{ max: 10, waitMs: 20_000 }])
-  expect(kit.dispatcher.outage).toBeUndefined()
-})
-
-test('a failed check is reported until the next one succeeds, and only then messages are received', async () => {
-  const kit = receiving()
-  kit.world.check = () => Promise.reject(reset)
-  await kit.started()
-  expect(kit.dispatcher.outage).toEqual({
-    ...{ state: 'recovering', reason: 'Error: read ECONNRESET' },
-  })
-  expect(kit.logged).toMatchObject([{ fields: { queue: expect.stringMatching(/orders/) } }])
-  kit.world.check = async () => undefined
-  await kit.clock.advance(200)
-  expect(kit.dispatcher.outage).toBeUndefined()
-  expect(kit.receives).toMatchObject([{ waitMs: 20_000 }])
-})
-
-test('a check that can never succeed stops the consumer with its reason', async () => {
-  const kit = receiving()
-  kit.world.check = () => Promise.reject(new StoreUnavailableError('gone'))
-  await kit.started()
-  const error = new ConfigurationError('no tables')
-  kit.world.check = () => Promise.reject(error)
-  await kit.clock.advance(1_000)
-  expect(kit.ends).toEqual([{ kind: 'fatal', error }])
-  const failing = await receiving().started()
-  failing.receives[0]?.fail(error)
-  await failing.clock.advance(0)
-  expect(failing.ends).toEqual([{ kind: 'fatal', error }])
 })
 
 test('after an outage the first receive does not long-poll, and the next one follows at once', async () => {

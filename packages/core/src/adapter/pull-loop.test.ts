@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest'
 import { Clock } from '../fixtures/clock.ts'
 import { silent } from '../fixtures/inbox.ts'
 import { toDelivery } from '../memory/to-delivery.ts'
+import { ConfigurationError } from '../model/errors.ts'
 import type { Availability, GuardPort } from '../model/guard-port.ts'
 import type { Settlement } from '../model/settlement.ts'
 import type { Received } from './delivery-flow.ts'
@@ -86,6 +87,24 @@ function looping(options: Partial<PullLoopOptions<Each, 'network'>> = {}) {
   const names = () => runs.map(({ name }) => name).join(' ')
   return { loop, clock, stop, world, calls, ends, runs, receive, settle, later, names }
 }
+
+test('nothing is received before the check has succeeded, and an error that no retry fixes ends the loop', async () => {
+  const world = { check: async (): Promise<void> => Promise.reject(new Error('no route')) }
+  const { loop, clock, calls, ends, receive, settle } = looping({ check: () => world.check() })
+  await loop.start()
+  expect([calls, loop.outage?.state]).toEqual([[], 'recovering'])
+  world.check = async () => undefined
+  clock.advance(1_000)
+  await turn()
+  expect([calls, loop.outage]).toEqual([['fill'], undefined])
+  const error = new ConfigurationError('no such queue')
+  await loop.receive({ reserved: 1, fetch: () => Promise.reject(error) })
+  expect(ends).toEqual([{ kind: 'fatal', error }])
+  await receive('a', 'b')
+  await settle('a', { kind: 'abandon', reason: 'lease-lost' })
+  await settle('b', { kind: 'abandon', reason: 'closing' })
+  expect(ends.slice(1)).toEqual([{ kind: 'closed' }])
+})
 
 describe('a receive', () => {
   test('keeps room until it is answered, and then its messages occupy it', async () => {
