@@ -2,9 +2,9 @@ import type { Settlement } from '@onceward/core'
 import {
   andThen,
   DeliveryFlow,
+  type FlowOptions,
   type GuardPort,
   type LoopSignals,
-  type MayHold,
   PushPrefetch,
   RunningLanes,
 } from '@onceward/core/adapter'
@@ -54,13 +54,17 @@ export class Dispatcher {
     const size = isBatch ? slots : Math.ceil(slots / 2)
     this.#prefetch = new PushPrefetch({ slots, size, most: settings.prefetch })
     this.#lanes = new RunningLanes(port.settings)
-    const flow = {
+    const flow: FlowOptions<Received> = {
       ...{ port, settings, signals, lanes: this.#lanes },
       hasDeadLetterPlace: settings.deadLetter !== undefined,
       // Half of the prefetch stays free for messages that can run; while the store is down none can.
       mostHeld: Math.floor(settings.prefetch / 2),
-      settleWith: settlingWith(context),
-      giveBack: (received: Received) => returnUnstarted(context, received),
+      settle: (received, settlement, mayHold) =>
+        // A message whose channel was closed meanwhile is not held: the broker has it back.
+        andThen(settle({ ...context, mayHold }, received, settlement), (untilMs) =>
+          received.channel.isOpen ? untilMs : undefined,
+        ),
+      giveBack: (received) => returnUnstarted(context, received),
     }
     this.#flow = new DeliveryFlow(flow, {
       hasRoom: () => this.inFlight < this.prefetches.reduce((sum, prefetch) => sum + prefetch, 0),
@@ -132,16 +136,5 @@ export class Dispatcher {
       this.#look()
     }
     this.#cancelLook = port.runtime.setTimer(over, LOOK_MS, { keepAlive: false })
-  }
-}
-
-/** A message whose channel was closed meanwhile is not held: the broker has it back. */
-function settlingWith(context: Omit<SettleContext, 'mayHold'>) {
-  return (mayHold: MayHold) => {
-    const whole = { ...context, mayHold }
-    return (received: Received, settlement: Settlement) =>
-      andThen(settle(whole, received, settlement), (untilMs) =>
-        received.channel.isOpen ? untilMs : undefined,
-      )
   }
 }

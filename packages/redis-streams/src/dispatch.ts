@@ -34,10 +34,8 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     hasDeadLetterPlace: settings.deadLetter !== undefined,
     lanes: new RunningLanes(port.settings),
     mostHeld: MOST_HELD,
-    settleWith: (mayHold) => {
-      const whole = { ...context, mayHold }
-      return (received, settlement) => settle(whole, received, settlement)
-    },
+    settle: (received, settlement, mayHold) =>
+      settle({ ...context, mayHold }, received, settlement),
     giveBack: (received) => returnUnstarted(context, received),
   })
   context.owned.onLost = (lost) => dispatcher.drop(({ entry }) => entry === lost.entry)

@@ -34,10 +34,8 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     // A message that waits for a time of its own waits in its queue.
     mostHeld: 0,
     isLeftWhenDue: true,
-    settleWith: (mayHold) => {
-      const whole = { ...context, mayHold }
-      return (received, settlement) => settle(whole, received, settlement)
-    },
+    settle: (received, settlement, mayHold) =>
+      settle({ ...context, mayHold }, received, settlement),
     giveBack: (received) => returnUnstarted(context, received),
     onAgain: (group) => {
       for (const received of group) context.ticker.hold(received)

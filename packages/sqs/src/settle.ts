@@ -129,7 +129,7 @@ export async function returnUnstarted(
   const expiresAtMs = await context.ticker.release(received)
   const { handle, sequence } = received
   const answer = await context.returns.add({ handle, sequence, seconds: 0, expiresAtMs })
-  settled(context, received, { verb: 'give back', answer })
+  isTold(context, received, 'give back', answer)
 }
 
 /** Without an async function, because every message of a healthy queue is removed. */
@@ -141,7 +141,7 @@ function remove(context: SettleContext, received: Received): MaybeAsync<undefine
     const entry = { handle, sequence, seconds: 0, expiresAtMs: Number.POSITIVE_INFINITY }
     const removing = context.deletes.add(entry)
     return removing.then((answer) => {
-      settled(context, received, { verb: 'delete', answer })
+      isTold(context, received, 'delete', answer)
       return undefined
     })
   })
@@ -158,7 +158,7 @@ async function hide(
   const seconds = Math.max(1, visibilitySeconds(wantedMs, nowMs - received.receivedAtMs))
   const { handle, sequence } = received
   const answer = await context.changes.add({ handle, sequence, seconds, expiresAtMs })
-  const isHidden = settled(context, received, { verb: 'defer', answer })
+  const isHidden = isTold(context, received, 'defer', answer)
   received.hiddenUntilMs = isHidden ? nowMs + seconds * 1_000 : expiresAtMs
 }
 
@@ -200,19 +200,14 @@ function jitterMs(
   return runtime.random() * Math.min(Math.max(0, wantedMs) * 0.2, 5_000)
 }
 
-interface Carried {
-  readonly verb: string
-  readonly answer: EntryAnswer
-}
-
-function settled(
-  context: Pick<SettleContext, 'report'>,
+function isTold(
+  { report }: Pick<SettleContext, 'report'>,
   received: Received,
-  { verb, answer }: Carried,
+  verb: string,
+  answer: EntryAnswer,
 ): boolean {
-  if (answer.kind === 'settled') return true
-  context.report.refused(received, { verb, reason: answer.code })
-  return false
+  if (answer.kind === 'refused') report.refused(received, { verb, reason: answer.code })
+  return answer.kind === 'settled'
 }
 
 /** What {@link settleSqs} needs to know of the queue. */

@@ -25,12 +25,6 @@ export interface StartRule<Each> {
 /** Whether one more delivery may be held: for a short wait, or until the store is back. In a drain none may. */
 export type MayHold = (why: 'short' | 'outage') => boolean
 
-/** Carries out a settlement. Answers until when the delivery is held here; undefined if it is not. Must neither throw nor reject. */
-export type SettleOrHold<Each> = (
-  each: Each,
-  settlement: Settlement,
-) => MaybeAsync<number | undefined>
-
 /** What becomes of the deliveries of one broker. */
 export interface FlowOptions<Each extends Received> {
   readonly port: GuardPort
@@ -41,7 +35,15 @@ export interface FlowOptions<Each extends Received> {
   readonly lanes: StartRule<Each>
   /** Deliveries that may wait in memory for a time of their own. */
   readonly mostHeld: number
-  readonly settleWith: (mayHold: MayHold) => SettleOrHold<Each>
+  /**
+   * Carries out a settlement. Answers until when the delivery is held here, on the monotonic clock; undefined if it is not.
+   * Must neither throw nor reject.
+   */
+  readonly settle: (
+    each: Each,
+    settlement: Settlement,
+    mayHold: MayHold,
+  ) => MaybeAsync<number | undefined>
   /** Gives a delivery that was not started to other consumers. Must not reject. */
   readonly giveBack: (each: Each) => Promise<unknown>
   /**
@@ -77,6 +79,10 @@ export class DeliveryFlow<Each extends Received> implements Dispatching {
   readonly #pending: PendingDeliveries<Each>
   readonly #buffer: DeliveryBuffer<Each, number | undefined>
   readonly #held: HeldDeliveries<Each>
+  readonly #mayHold: MayHold = (why) => {
+    const { signals, mostHeld } = this.#options
+    return !signals.stop.aborted && (why === 'outage' || this.#held.size < mostHeld)
+  }
 
   constructor(options: FlowOptions<Each>, events: FlowEvents<Each>) {
     const { port, settings, signals, hasDeadLetterPlace, lanes } = options
@@ -94,7 +100,7 @@ export class DeliveryFlow<Each extends Received> implements Dispatching {
     this.#buffer = new DeliveryBuffer({
       ...{ port, settings, signals, hasDeadLetterPlace, pending: this.#pending },
       onStart: (each) => lanes.started?.(each),
-      settle: options.settleWith((why) => this.#mayHold(why)),
+      settle: (each, settlement) => options.settle(each, settlement, this.#mayHold),
       onKnown: (...known) => this.#known(...known),
       onSettled: (each, settlement, untilMs) => this.#settled(each, settlement, untilMs),
       onRefilled: events.onRefilled,
@@ -189,11 +195,6 @@ export class DeliveryFlow<Each extends Received> implements Dispatching {
   /** Resolves when everything is settled. */
   ended(): Promise<void> {
     return this.#buffer.ended()
-  }
-
-  #mayHold(why: 'short' | 'outage'): boolean {
-    if (this.#options.signals.stop.aborted) return false
-    return why === 'outage' || this.#held.size < this.#options.mostHeld
   }
 
   #known(each: Each, settlement: Settlement, elapsedMs: number): void {

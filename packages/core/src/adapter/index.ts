@@ -77,7 +77,7 @@ export {
   oncePerTurn,
   type StartLimits,
 } from './delivery-buffer.ts'
-export { DeliveryFlow, type MayHold } from './delivery-flow.ts'
+export { DeliveryFlow, type FlowOptions, type MayHold } from './delivery-flow.ts'
 export { readEnvelope, withEnvelope, writeEnvelope } from './envelope.ts'
 export { type Findings, reportFindings, when } from './findings.ts'
 export type { Outage, WrapOutage } from './health.ts'

@@ -66,7 +66,7 @@ function looping(options: Partial<PullLoopOptions<Each, 'network'>> = {}) {
     },
     lanes: new RunningLanes<Each>({ lanesAreUsers: false }),
     ...{ hasDeadLetterPlace: true, mostHeld: 1 },
-    settleWith: (mayHold) => (received, settlement) => {
+    settle: (received, settlement, mayHold) => {
       const why = settlement.kind === 'defer' && settlement.reason === 'store-down'
       const isHeld = settlement.kind === 'defer' && mayHold(why ? 'outage' : 'short')
       calls.push(`${isHeld ? 'hold' : settlement.kind} ${received.name}`)
