@@ -1,6 +1,7 @@
 import { parseArgs } from 'node:util'
 import { BROKER_NAMES, BROKERS } from '../../test-e2e/brokers/index.ts'
 import { drawRivals } from '../rivals/chart.ts'
+import { backlogBenchmark } from '../scenarios/backlog.ts'
 import { growthBenchmark } from '../scenarios/growth.ts'
 import { guardBenchmark } from '../scenarios/guard.ts'
 import { httpBenchmark } from '../scenarios/http.ts'
@@ -30,6 +31,7 @@ const BENCHMARKS: Readonly<Record<string, Scenario>> = {
   ...Object.fromEntries(brokerScenarios),
   orms: ormsBenchmark,
   outbox: outboxBenchmark,
+  backlog: backlogBenchmark,
   rivals: rivalsBenchmark,
   http: httpBenchmark,
   growth: growthBenchmark,

@@ -50,37 +50,41 @@ export interface ClientAnswer {
 const STATEMENT_MS = 60_000
 /** No answer within this time: the network is silent, because the server would have cancelled the statement. */
 const ANSWER_MS = STATEMENT_MS + 10_000
-const BEGIN = [
-  'begin isolation level read committed read write',
-  ...shortSettings(STATEMENT_MS),
-  DURABLE_IF_OFF,
-].join('; ')
+const beginning = (isolation: NonNullable<Limits['isolation']>): string =>
+  [
+    `begin isolation level ${isolation} read write`,
+    ...shortSettings(STATEMENT_MS),
+    DURABLE_IF_OFF,
+  ].join('; ')
 
 /**
- * BEGIN, `work`, COMMIT on one connection, durable and in READ COMMITTED, under settings of its own, whatever the defaults
- * of the role and the database are. `work` runs again when the transaction lost against a concurrent one.
+ * BEGIN, `work`, COMMIT on one connection, durable, and in READ COMMITTED if nothing else is asked for, under settings of
+ * its own, whatever the defaults of the role and the database are. `work` runs again when the transaction lost against a concurrent one.
  *
  * @throws {@link StoreUnavailableError} when the server cannot be reached, or ended the connection.
  */
 export function inTransaction<Result>(
   pool: PoolLike,
   work: (client: PoolClientLike) => Promise<Result>,
-  limits: Limits = { answerMs: ANSWER_MS },
+  limits: Limits = {},
 ): Promise<Result> {
   survivePoolLosses(pool)
-  return repeated(systemRuntime, () => onceInTransaction(pool, work, limits))
+  const all = { answerMs: ANSWER_MS, ...limits }
+  return repeated(systemRuntime, () => onceInTransaction(pool, work, all))
 }
 
-/** The longest wait for the pool and for each statement. */
+/** How a transaction runs. */
 export interface Limits {
-  /** Undefined: the statements take as long as they take. */
-  readonly answerMs: number | undefined
+  /** The longest wait for the pool and for each statement. Undefined: they take as long as they take. */
+  readonly answerMs?: number | undefined
+  /** Default: read committed. */
+  readonly isolation?: 'read committed' | 'repeatable read'
 }
 
 async function onceInTransaction<Result>(
   pool: PoolLike,
   work: (client: PoolClientLike) => Promise<Result>,
-  { answerMs }: Limits,
+  { answerMs, isolation = 'read committed' }: Limits,
 ): Promise<Result> {
   const lent = await connect(pool)
   const undo = surviveLoss(lent)
@@ -91,7 +95,7 @@ async function onceInTransaction<Result>(
   const client = answerMs === undefined ? lent : bounded(lent, answerMs, onSilence)
   let isBroken = false
   try {
-    await client.query(BEGIN)
+    await client.query(beginning(isolation))
     const result = await work(client)
     await client.query('commit')
     return result

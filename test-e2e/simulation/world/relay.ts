@@ -137,13 +137,16 @@ function tablesOf(
         return false
       }),
     remove: (_, messages) => write('remove', () => audit.removed(at().remove(messages))),
-    fail: (_, message, { attempts, delayMs }) =>
+    fail: (_, failures, { attempts }) =>
       write('fail-message', () => {
-        audit.counted(name, message)
-        const isDead = at().fail(message, { attempts, dueAtMs: nowMs() + delayMs })
-        const row = at().rows.get(Number(message.position))
-        if (isDead && row !== undefined) audit.died(row, attempts)
-        return isDead
+        const dead = failures.filter(({ delayMs, message }) => {
+          audit.counted(name, message)
+          const isDead = at().fail(message, { attempts, dueAtMs: nowMs() + delayMs })
+          const row = at().rows.get(Number(message.position))
+          if (isDead && row !== undefined) audit.died(row, attempts)
+          return isDead
+        })
+        return new Set(dead.map(({ message }) => message.position))
       }),
     status: () => Promise.resolve([]),
     waiting: () =>

@@ -4,7 +4,7 @@ import { createBreaker } from '@onceward/core/ports'
 import type { RelaySettings } from './options.ts'
 import { type Outcome, Publisher } from './publish.ts'
 import type { RelayTables, StoredMessage } from './relay-store.ts'
-import { Verdicts } from './verdicts.ts'
+import { type Verdict, Verdicts } from './verdicts.ts'
 
 /** Between two looks of which the first found nothing, ms. */
 const POLLING = { baseMs: 100, maxMs: 1_000 }
@@ -184,7 +184,7 @@ export class DestinationLoop {
       if (confirmed.some(({ attempt }) => attempt > 0)) this.#countAtMs = 0
       this.published += confirmed.length
     }
-    for (const { error, message } of counted) await this.#fail(message, error)
+    if (counted.length > 0) await this.#fail(counted)
   }
 
   #recordLate(outcomes: readonly Outcome[]): Promise<void> {
@@ -196,20 +196,25 @@ export class DestinationLoop {
     return recorded
   }
 
-  async #fail(message: StoredMessage, error: unknown): Promise<void> {
+  /** In one statement: a thousand customers may be away at once. */
+  async #fail(counted: Verdict['counted']): Promise<void> {
     const { name, settings, store } = this.#parts
-    const { attempts, giveUpAfterMs, logger, runtime } = settings
-    this.refused += 1
+    const { logger, runtime } = settings
+    this.refused += counted.length
     if (this.#waiting?.keys === 0) this.#countAtMs = 0
-    const delayMs = pauseMs(settings, message.attempt, runtime.random)
-    const text = describeError(error).message.slice(0, LONGEST_ERROR).replaceAll('\0', '')
-    const limits = { attempts, giveUpAfterMs }
-    const isDead = await store.fail(name, message, { ...limits, delayMs, error: text })
-    const fields = { destination: name, messageId: message.id, attempt: message.attempt + 1 }
-    if (isDead) this.#countAtMs = 0
-    if (isDead) logger.error({ ...fields, err: error }, 'a message of the outbox is dead')
-    else
-      logger.warn({ ...fields, err: error }, 'a message of the outbox was refused; its key waits')
+    const failures = counted.map(({ error, message }) => ({
+      message,
+      delayMs: pauseMs(settings, message.attempt, runtime.random),
+      error: describeError(error).message.slice(0, LONGEST_ERROR).replaceAll('\0', ''),
+    }))
+    const dead = await store.fail(name, failures, settings)
+    if (dead.size > 0) this.#countAtMs = 0
+    for (const { error, message } of counted) {
+      const { attempt, id, position } = message
+      const fields = { destination: name, messageId: id, attempt: attempt + 1, err: error }
+      if (dead.has(position)) logger.error(fields, 'a message of the outbox is dead')
+      else logger.warn(fields, 'a message of the outbox was refused; its key waits')
+    }
   }
 
   #sleep(ms: number): Promise<void> {

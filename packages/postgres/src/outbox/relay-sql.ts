@@ -27,9 +27,9 @@ export interface RelayStatements {
   readonly giveLeases: string
   /** Without them the plan of `plan` would follow from statistics that are old, or mislead. */
   readonly planByIndex: string
-  /** `$3`: rows of each bucket. What may leave, in order, and what must wait behind a message of its key. */
+  /** `$3`: rows of each bucket, `$4`: behind these positions. What may leave, in order, and what must wait behind a message of its key. */
   readonly plan: string
-  /** `$1`: positions of queued messages that must wait. */
+  /** `$1`: positions. Those that still must wait behind a message of their key are set aside. */
   readonly hold: string
   /** Frees some of what is behind no message that waits. */
   readonly free: string
@@ -40,7 +40,10 @@ export interface RelayStatements {
    * found together.
    */
   readonly remove: string
-  /** `$1`: position, `$2`: most attempts, `$3`: milliseconds until the next, `$4`: the error, `$5`: the id, `$6`: milliseconds since the first. */
+  /**
+   * `$1`: positions, ids, milliseconds until the next attempts and errors, as JSON, `$2`: most attempts, `$3`: milliseconds since
+   * the first, `$4`: the positions.
+   */
   readonly fail: string
   readonly waiting: string
 }
@@ -59,21 +62,22 @@ export function relayStatements(schema: string): RelayStatements {
   const isMine = 'destination = $1 and bucket = any ($2::int2[])'
   // While a message waits, `failed_at` is the time of its first failure.
   const isFirst = '(attempt = 0 or failed_at is null)'
-  const isSpent = `(attempt + 1 >= $2::int4 or (not ${isFirst} and extract(epoch from now() - failed_at) * 1000 >= $6::float8))`
+  const isSpent = `(attempt + 1 >= $2::int4 or (not ${isFirst} and extract(epoch from now() - failed_at) * 1000 >= $3::float8))`
+  const isBehind = (of: string): string =>
+    `(select w.state from ${table} w where w.state in ('w', 'h') and ${between('w', 'destination, key, position', [`${of}.destination`, `${of}.key`], '0', `${of}.position`)}
+      order by w.destination, w.key, w.position limit 1) is not null`
   const columns =
     "position::text, message_id as id, encode(key, 'hex') as key, encode(envelope, 'hex') as envelope, encode(payload, 'hex') as payload, state::text, attempt"
   return {
     ...leaseStatements(schema),
     planByIndex:
       "select set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)",
-    plan: `select q.position::text, q.bucket::int4, hashtextextended(encode(q.key, 'hex'), 0)::text as lane,
-        (select w.state from ${table} w where w.state in ('w', 'h') and ${between('w', 'destination, key, position', ['$1', 'q.key'], '0', 'q.position')}
-          order by w.destination, w.key, w.position limit 1) is not null as held
-      from unnest($2::int2[]) mine(bucket) cross join lateral (
-        select q.position, q.bucket, q.key from ${table} q
-        where q.state = 'q' and ${between('q', 'bucket, destination, position', ['mine.bucket', '$1'], '0', LAST)}
+    plan: `select q.position::text, q.bucket::int4, hashtextextended(encode(q.key, 'hex'), 0)::text as lane, ${isBehind('q')} as held
+      from unnest($2::int2[], $4::int8[]) mine(bucket, after) cross join lateral (
+        select q.position, q.bucket, q.destination, q.key from ${table} q
+        where q.state = 'q' and ${between('q', 'bucket, destination, position', ['mine.bucket', '$1'], 'mine.after', LAST)}
         order by q.bucket, q.destination, q.position limit $3::int8) q`,
-    hold: `update ${table} set state = 'h' where position = any ($1::int8[]) and state = 'q'`,
+    hold: `update ${table} q set state = 'h' where position = any ($1::int8[]) and state = 'q' and ${isBehind('q')}`,
     free: `with recursive ${keys} update ${table} set state = 'q' where position = any (array(
       select h.position from heads cross join lateral (
         select m.position from ${table} m where m.state in ('w', 'h') and ${between('m', 'destination, key, position', ['$1', 'heads.key'], '0', LAST)}
@@ -91,10 +95,12 @@ export function relayStatements(schema: string): RelayStatements {
       ) found) looked where before < ${LOOK_BYTES} order by looked.position`,
     remove: `delete from ${table} m using json_to_recordset($1::json) sent(position int8, id text)
       where m.position = any ($2::int8[]) and m.position = sent.position and m.message_id = sent.id`,
-    fail: `update ${table} set attempt = attempt + 1, error = $4, due_at = now() + $3::float8 * interval '1 millisecond',
+    fail: `update ${table} m set attempt = attempt + 1, error = failed.error, due_at = now() + failed."delayMs" * interval '1 millisecond',
       failed_at = case when ${isSpent} or ${isFirst} then now() else failed_at end,
       state = case when ${isSpent} then 'x'::"char" else 'w'::"char" end
-      where position = $1::int8 and message_id = $5 returning state::text`,
+      from json_to_recordset($1::json) failed(position int8, id text, "delayMs" float8, error text)
+      where m.position = any ($4::int8[]) and m.position = failed.position and m.message_id = failed.id
+      returning m.position::text, m.state::text`,
     waiting: `with recursive ${keys} select count(*)::int4 as keys, (min(error))::text as error from (
       (select error from heads where state = 'w' and bucket = any ($2::int2[]) limit ${MOST_WAITING})
       union all

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { OutgoingMessage } from '@onceward/core'
 import { givenContentType } from '@onceward/core/adapter'
-import { inTransaction, type PoolLike } from '../client.ts'
+import { inTransaction, type PoolClientLike, type PoolLike } from '../client.ts'
 import { checkSchema } from '../inbox/schema-version.ts'
 import { outboxStatus } from '../statements/outbox-status.ts'
 import { BUCKETS } from '../transaction/outbox-sql.ts'
@@ -39,13 +39,17 @@ export interface DestinationStatus {
 
 /** A message that its destination has refused. */
 export interface MessageFailure {
-  /** Most of them. */
+  readonly message: StoredMessage
+  /** Until the next attempt. */
+  readonly delayMs: number
+  readonly error: string
+}
+
+/** When a message that is refused is dead. */
+export interface FailureLimits {
   readonly attempts: number
   /** Longest time since the first one. */
   readonly giveUpAfterMs: number
-  /** Until the next one. */
-  readonly delayMs: number
-  readonly error: string
 }
 
 /** What a relay does with its tables. The simulation has tables of its own. */
@@ -68,6 +72,34 @@ export function shareOf(live: readonly LiveLease[], relay: string): readonly num
   return [...mine, ...free]
 }
 
+/** A message that waits behind another one of its key, and is not set aside. */
+type Passed = Pick<Planned, 'position' | 'bucket'>
+
+interface Scanned {
+  readonly held: Passed[]
+  readonly open: readonly Planned[]
+}
+
+interface BucketScan {
+  readonly bucket: number
+  /** The last position of the scan. */
+  after: string
+  rows: number
+  /** Negative: more is passed than what may leave is worth. */
+  worth: number
+}
+
+/** What may leave is worth that so many messages are passed: to publish one takes longer than to pass them. */
+const PASSED_FOR_ONE = 20
+/** A scan that has found something ends then, ms. */
+const SCAN_MS = 250
+/** Set aside beside each look. */
+const ASIDE_ROWS = 2_000
+/** Set aside before each scan. */
+const ASIDE_ROWS_BETWEEN = 10_000
+/** Remembered of what a scan has passed. */
+const MOST_ASIDE = 200_000
+
 /** The tables of one relay. Every method is a short transaction. */
 export class RelayStore {
   readonly #pool: PoolLike
@@ -79,6 +111,8 @@ export class RelayStore {
   readonly #presence = -1 - Math.floor(Math.random() * 30_000)
 
   readonly #plans = new Map<string, Plan>()
+  /** What the scan of the plan has passed. If nothing else is there, so much time is spent on it before the next scan. */
+  readonly #aside = new Map<string, { readonly held: Passed[]; owedMs: number }>()
   /** Messages that have failed while a plan is made, which may have been read before. */
   readonly #failed = new Map<string, string[]>()
   #shares: ReadonlyMap<string, readonly number[]> = new Map()
@@ -133,7 +167,9 @@ export class RelayStore {
   #forgetLost(destination: string, live: readonly LiveLease[]): void {
     const mine = live.filter(({ relay }) => relay === this.#relay).map(({ bucket }) => bucket)
     const had = this.#shares.get(destination) ?? []
-    if (had.some((bucket) => !mine.includes(bucket))) this.#plans.delete(destination)
+    if (!had.some((bucket) => !mine.includes(bucket))) return
+    this.#plans.delete(destination)
+    this.#aside.delete(destination)
   }
 
   /** So that another relay need not wait for the end of the leases. */
@@ -179,7 +215,25 @@ export class RelayStore {
   ): Promise<Plan> {
     const before = this.#plans.get(destination)
     const isGood = before?.keep(buckets, performance.now()) === true
-    if (before !== undefined && isGood && before.next(1, busy).length > 0) return before
+    if (before !== undefined && isGood && before.next(1, busy).length > 0) {
+      await this.#setAside(destination, buckets, ASIDE_ROWS)
+      return before
+    }
+    for (let isEmpty = false; ; isEmpty = true) {
+      let isOwing = true
+      while (isOwing) {
+        isOwing = (await this.#setAside(destination, buckets, ASIDE_ROWS_BETWEEN)) && isEmpty
+      }
+      const plan = await this.#newPlan(destination, buckets, before)
+      if (plan.filled > 0 || this.#aside.get(destination)?.held.length === 0) return plan
+    }
+  }
+
+  async #newPlan(
+    destination: string,
+    buckets: readonly number[],
+    before: Plan | undefined,
+  ): Promise<Plan> {
     const startedAt = performance.now()
     const failed: string[] = []
     this.#failed.set(destination, failed)
@@ -187,39 +241,67 @@ export class RelayStore {
       PLAN_BUCKET_ROWS,
       Math.ceil(PLAN_ROWS / (before?.filled || buckets.length)),
     )
-    let messages: readonly Planned[] = []
-    // Nothing but what must wait is at the front.
-    for (let isMore = true; isMore && messages.length === 0; ) {
-      const found = await this.#planned(destination, buckets, most)
-      messages = found.filter(({ isHeld }) => !isHeld)
-      isMore = found.length > 0
-    }
+    const { held, open } = await this.#scanned(destination, buckets, most)
     const nowMs = performance.now()
-    const plan = new Plan(buckets, messages, { nowMs, tookMs: nowMs - startedAt })
+    const tookMs = nowMs - startedAt
+    const plan = new Plan(buckets, open, { nowMs, tookMs })
     for (const position of failed) plan.hold(position)
     this.#failed.delete(destination)
     this.#plans.set(destination, plan)
+    this.#aside.set(destination, { held, owedMs: tookMs })
     return plan
   }
 
-  /** The first messages of each bucket. Those that must wait behind one of their key are held, so that the next look finds others. */
-  #planned(
-    destination: string,
-    buckets: readonly number[],
-    most: number,
-  ): Promise<readonly (Planned & { readonly isHeld: boolean })[]> {
-    return inTransaction(this.#pool, async (client) => {
+  /**
+   * The first messages of each bucket, in one snapshot. What must wait behind another message of its key is passed, until what
+   * may leave is worth the way.
+   */
+  #scanned(destination: string, buckets: readonly number[], most: number): Promise<Scanned> {
+    const scanned = async (client: PoolClientLike): Promise<Scanned> => {
       await client.query(this.#sql.planByIndex)
-      const values = [destination, arrayOf(buckets), String(most)]
-      const { rows } = await client.query(this.#sql.plan, values)
-      const held = rows.filter((row) => row['held'] === true).map(({ position }) => position)
-      if (held.length > 0) await client.query(this.#sql.hold, [arrayOf(held)])
-      return rows.map((row) => ({
-        ...{ position: String(row['position']), bucket: Number(row['bucket']) },
-        lane: row['lane'] === null ? undefined : String(row['lane']),
-        isHeld: row['held'] === true,
-      }))
+      const held: Passed[] = []
+      const open: Planned[] = []
+      let scans = buckets.map((bucket): BucketScan => ({ bucket, after: '0', rows: 0, worth: 0 }))
+      const untilMs = performance.now() + SCAN_MS
+      while (scans.length > 0 && (open.length === 0 || performance.now() < untilMs)) {
+        const of = new Map(scans.map((scan) => [scan.bucket, { ...scan, rows: 0 }]))
+        const after = arrayOf(scans.map((scan) => scan.after))
+        const values = [destination, arrayOf([...of.keys()]), String(most), after]
+        const { rows } = await client.query(this.#sql.plan, values)
+        for (const row of rows) {
+          const { isHeld, ...planned } = toPlanned(row)
+          const { bucket, position } = planned
+          if (!isHeld) open.push(planned)
+          else if (held.length < MOST_ASIDE) held.push({ position, bucket })
+          const scan = of.get(bucket) as BucketScan
+          scan.after = position
+          scan.rows += 1
+          scan.worth += isHeld ? -1 : PASSED_FOR_ONE
+        }
+        scans = [...of.values()].filter((scan) => scan.rows === most && scan.worth < 0)
+      }
+      return { held, open }
+    }
+    return inTransaction(this.#pool, scanned, { isolation: 'repeatable read' })
+  }
+
+  /**
+   * Sets some of what a scan has passed aside, so that no other scan passes it. Answers whether there is more, and less time was
+   * spent on it than on passing it.
+   */
+  async #setAside(destination: string, buckets: readonly number[], most: number): Promise<boolean> {
+    const aside = this.#aside.get(destination)
+    if (aside === undefined || aside.held.length === 0) return false
+    const startedAt = performance.now()
+    const mine = new Set(buckets)
+    const some = aside.held.splice(0, most).filter(({ bucket }) => mine.has(bucket))
+    const values = [arrayOf(some.map(({ position }) => position))]
+    await inTransaction(this.#pool, async (client) => {
+      await client.query(this.#sql.planByIndex)
+      await client.query(this.#sql.hold, values)
     })
+    aside.owedMs -= performance.now() - startedAt
+    return aside.held.length > 0 && aside.owedMs > 0
   }
 
   /** Answers whether there may be more to free. */
@@ -240,18 +322,24 @@ export class RelayStore {
     for (const { position } of messages) plan?.remove(position)
   }
 
-  /** Answers whether the message is dead now. */
+  /** Answers the positions of those that are dead now. */
   async fail(
     destination: string,
-    { id, position }: StoredMessage,
-    failure: MessageFailure,
-  ): Promise<boolean> {
-    const { attempts, delayMs, error, giveUpAfterMs } = failure
-    const values = [position, attempts, delayMs, error, id, giveUpAfterMs].map(String)
-    const answer = await inTransaction(this.#pool, (client) => client.query(this.#sql.fail, values))
-    this.#plans.get(destination)?.hold(position)
-    this.#failed.get(destination)?.push(position)
-    return answer.rows[0]?.['state'] === 'x'
+    failures: readonly MessageFailure[],
+    { attempts, giveUpAfterMs }: FailureLimits,
+  ): Promise<ReadonlySet<string>> {
+    const failed = failures.map(({ delayMs, error, message: { id, position } }) => ({
+      ...{ id, position, delayMs, error: error.toWellFormed() },
+    }))
+    const positions = failed.map(({ position }) => position)
+    const values = [JSON.stringify(failed), attempts, giveUpAfterMs, arrayOf(positions)].map(String)
+    const { rows } = await inTransaction(this.#pool, (client) =>
+      client.query(this.#sql.fail, values),
+    )
+    for (const position of positions) this.#plans.get(destination)?.hold(position)
+    this.#failed.get(destination)?.push(...positions)
+    const dead = rows.filter(({ state }) => state === 'x')
+    return new Set(dead.map(({ position }) => String(position)))
   }
 
   /** The waiting messages by destination, also of those that this relay does not have. */
@@ -283,6 +371,14 @@ export class RelayStore {
 }
 
 const arrayOf = (numbers: readonly unknown[]): string => `{${numbers.join()}}`
+
+function toPlanned(row: Readonly<Record<string, unknown>>): Planned & { readonly isHeld: boolean } {
+  return {
+    ...{ position: String(row['position']), bucket: Number(row['bucket']) },
+    lane: row['lane'] === null ? undefined : String(row['lane']),
+    isHeld: row['held'] === true,
+  }
+}
 
 interface Envelope {
   readonly source: string
