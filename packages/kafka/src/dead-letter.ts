@@ -81,7 +81,10 @@ export function createPublisher(producer: KafkaProducer, topic: string): Publish
     try {
       await send('reasons')
     } catch (error) {
-      if (classifyError(error).kind !== 'too-large') throw error
+      const { kind, text } = classifyError(error)
+      // The words of the clients do not say what to do.
+      if (kind === 'invalid-record') throw new Error(text, { cause: error })
+      if (kind !== 'too-large') throw error
       // The headers that say why may not fit beside the value, so the record is sent with its own headers alone.
       await send('bare')
     }

@@ -121,6 +121,7 @@ const HINT_OF: ReadonlyMap<string, string> = new Map([
     '. An idempotent producer of kafkajs does not recover from it: restart the process, and create the producer without ' +
       '`idempotent: true`; guards drop the copies that its retries make',
   ],
+  ['INVALID_RECORD', '. A compacted topic takes no record without a key'],
   ['NETWORK_EXCEPTION', '. Check that this process can connect to the brokers'],
   [
     'KafkaJSGroupCoordinatorNotFound',

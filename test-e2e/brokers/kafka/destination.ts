@@ -5,7 +5,7 @@ import type { KafkaSource } from './queue.ts'
 
 export async function destinationOf({ connection, topic }: KafkaSource): Promise<Destination> {
   const client = new Kafka({ ...connection, clientId: 'relay', logLevel: logLevel.NOTHING })
-  const producer = client.producer({ allowAutoTopicCreation: false, idempotent: true })
+  const producer = client.producer({ allowAutoTopicCreation: false })
   await producer.connect()
   return { ...kafkaDestination(producer, { topic }), close: () => producer.disconnect() }
 }

@@ -1,10 +1,12 @@
 // @module-tag nightly
 
+import { inspect } from 'node:util'
 import type { Handler } from '@onceward/core'
-import { RetryableError } from '@onceward/core'
+import { FatalError, RetryableError } from '@onceward/core'
 import { type MemoryInbox, memoryInbox } from '@onceward/core/memory'
 import { until } from '@onceward/testing'
 import { guardOf, type Order } from '@onceward/testing/adapter'
+import { silent } from '@onceward/testing/conformance'
 import { skipped } from '@onceward/testing/servers'
 import { describe, expect, test } from 'vitest'
 import { isConfluentBuilt } from '../../fixtures/confluent-built.ts'
@@ -121,5 +123,36 @@ describe.skipIf(skipped('kafka') || !isConfluentBuilt())('confluent on a real Ka
     await until(() => ran.length >= 2)
     await topics.caughtUp(guard.consumer, topic)
     expect(ran.toSorted()).toEqual(['added', 'new'])
+  })
+
+  // Red before: the error had no name that means anything, and none of the 41 dead letters was published.
+  test('a dead letter that its topic refuses is told, and keeps no other one waiting', async () => {
+    const { topics } = kit
+    const topic = await topics.create(1)
+    const dead = await topics.create(1, { 'cleanup.policy': 'compact' }, topics.name('dead'))
+    let lines = ''
+    const note = (...line: unknown[]): void => {
+      lines += inspect(line)
+    }
+    const ran: string[] = []
+    const guard = billing(
+      ({ payload: { key } }) => {
+        ran.push(key)
+        if (key !== 'good') throw new FatalError('not payable')
+      },
+      { logger: { ...silent, error: note, warn: note } },
+    )
+    // A compacted topic takes no record without a key.
+    await topics.send(topic, ['bare'], () => ({ key: null }))
+    await topics.send(topic, [...range(40, 'dead'), 'good'])
+    await using consumption = await consumeKafka(client(), guard, {
+      topics: [topic],
+      deadLetter: { topic: dead },
+    })
+    const letters = await topics.read(dead, 40)
+    expect(letters.map(({ key }) => String(key)).toSorted()).toEqual(range(40, 'dead').toSorted())
+    await until(() => ran.includes('good'))
+    await expect.poll(() => lines, { timeout: 30_000 }).toContain('INVALID_RECORD')
+    expect(consumption.health().state).toBe('running')
   })
 })

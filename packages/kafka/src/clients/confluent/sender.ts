@@ -42,6 +42,8 @@ export class ConfluentSender implements OwnSender {
       // Its own retries make no copies, and records keep their order.
       'enable.idempotence': true,
       'message.timeout.ms': SEND_MS,
+      // The broker refuses a batch as a whole for one record that it does not take.
+      'batch.num.messages': 1,
       ...clientConfig(this.#config),
       acks: -1,
     })
