@@ -1,10 +1,10 @@
 import type { Inbox } from '@onceward/core'
 import { type InboxSession, systemRuntime } from '@onceward/core/ports'
-import { database } from '@onceward/testing'
+import { database, turnOf } from '@onceward/testing'
 import { type InboxUnderTest, inboxConformance } from '@onceward/testing/conformance'
 import { Kysely, PostgresDialect } from 'kysely'
 import pg from 'pg'
-import { afterAll, afterEach, beforeAll } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe } from 'vitest'
 import { passTime } from './fixtures/inbox.ts'
 import { kyselyInbox } from './kysely.ts'
 import { deadLetters } from './operators/dead-letters.ts'
@@ -59,15 +59,11 @@ async function migrated<Tx>(
   }
 }
 
-inboxConformance('pgInbox', () => migrated((options) => pgInbox(pool, options)), {
-  storesBytes: true,
-  countsMessages: true,
+const whole = { storesBytes: true, countsMessages: true }
+inboxConformance('pgInbox', () => migrated((options) => pgInbox(pool, options)), whole)
+describe('with a pool of its own', turnOf(0, { of: 2 }), () => {
+  inboxConformance('pgInbox', () => migrated(ownPool), whole)
 })
-inboxConformance('pgInbox with a pool of its own', () => migrated(ownPool), {
-  storesBytes: true,
-  countsMessages: true,
-})
-inboxConformance('kyselyInbox', () => migrated((options) => kyselyInbox(db, options)), {
-  storesBytes: true,
-  countsMessages: true,
+describe('with Kysely', turnOf(1, { of: 2 }), () => {
+  inboxConformance('kyselyInbox', () => migrated((options) => kyselyInbox(db, options)), whole)
 })

@@ -1,5 +1,5 @@
 import { type Delivery, type Guard, RetryableError, type Settlement } from '@onceward/core'
-import { database, until } from '@onceward/testing'
+import { database, turnOf, until } from '@onceward/testing'
 import { installedPostgres, type PostgresServer, postgresOf } from '@onceward/testing/servers'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import type { Run } from './fixtures/clients.ts'
@@ -126,190 +126,197 @@ const PLACES = [
   })),
 ].map((place) => ({ ...place, where: place.on === undefined ? place.name : `${place.name} on 15` }))
 
-describe.each(PLACES)(
-  'settings that a handler leaves, over $where',
-  ({ name, connect, on, scopes }) => {
-    let guards: Guards
-    let reconnect: () => Promise<void>
-    let old: PostgresServer | undefined
+for (const [index, { connect, name, on, scopes, where }] of PLACES.entries()) {
+  describe(
+    `settings that a handler leaves, over ${where}`,
+    turnOf(index, { of: PLACES.length }),
+    () => {
+      let guards: Guards
+      let reconnect: () => Promise<void>
+      let old: PostgresServer | undefined
 
-    beforeAll(async () => {
-      if (on !== undefined) old = await postgresOf(on)
-      const url = (await old?.createDatabase()) ?? (await database()).url
-      reconnect = async () => {
-        guards = await connect({ url, max: 4 })
-      }
-      await reconnect()
-      if (guards.pool !== undefined) await migrate(guards.pool)
-      await prepare(guards.admin)
-    })
-    afterAll(async () => {
-      await guards.close()
-      await old?.stop()
-    })
-    // Each test has connections of its own, because handlers leave settings on them. PGlite has only one.
-    afterEach(async () => {
-      if (guards.pool === undefined) {
-        await guards.admin('reset session authorization; reset role; reset all')
-        return
-      }
-      await guards.close()
-      await reconnect()
-    })
+      beforeAll(async () => {
+        if (on !== undefined) old = await postgresOf(on)
+        const url = (await old?.createDatabase()) ?? (await database()).url
+        reconnect = async () => {
+          guards = await connect({ url, max: 4 })
+        }
+        await reconnect()
+        if (guards.pool !== undefined) await migrate(guards.pool)
+        await prepare(guards.admin)
+      })
+      afterAll(async () => {
+        await guards.close()
+        await old?.stop()
+      })
+      // Each test has connections of its own, because handlers leave settings on them. PGlite has only one.
+      afterEach(async () => {
+        if (guards.pool === undefined) {
+          await guards.admin('reset session authorization; reset role; reset all')
+          return
+        }
+        await guards.close()
+        await reconnect()
+      })
 
-    function newGuard(transaction: 'each' | 'batch'): Guard {
-      return guards.make(
-        ({ payload, key, attempt }, run) => handle(run, key, payload, attempt === 1),
-        { transaction, concurrency: name === 'pglite' ? 1 : 2 },
+      function newGuard(transaction: 'each' | 'batch'): Guard {
+        return guards.make(
+          ({ payload, key, attempt }, run) => handle(run, key, payload, attempt === 1),
+          { transaction, concurrency: name === 'pglite' ? 1 : 2 },
+        )
+      }
+
+      // PGlite has no timers, and knows no other encoding.
+      const isLeftOut = (setting: string): boolean =>
+        name === 'pglite' && /_timeout$|^client_encoding$/.test(setting)
+      const own = Object.entries(SCOPES).filter(([scope]) => scopes.includes(scope))
+      const cases = own.flatMap(([scope, text]) =>
+        SETTINGS.filter(([setting]) => !isLeftOut(setting)).flatMap(([setting, value]) => ({
+          scope,
+          setting,
+          leaves: text(setting, value),
+        })),
       )
-    }
 
-    // PGlite has no timers, and knows no other encoding.
-    const isLeftOut = (setting: string): boolean =>
-      name === 'pglite' && /_timeout$|^client_encoding$/.test(setting)
-    const own = Object.entries(SCOPES).filter(([scope]) => scopes.includes(scope))
-    const cases = own.flatMap(([scope, text]) =>
-      SETTINGS.filter(([setting]) => !isLeftOut(setting)).flatMap(([setting, value]) => ({
-        scope,
-        setting,
-        leaves: text(setting, value),
-      })),
-    )
+      describe.each(['each', 'batch'] as const)('transaction %s', (mode) => {
+        it.each(cases)(
+          '$setting, $scope: clean and troubled events end',
+          async ({ leaves, setting }) => {
+            const guard = newGuard(mode)
+            const orders = [{ leaves }, { leaves, fails: true }, {}].map((fields) => order(fields))
+            const first = await guard.processBatch(orders)
+            expect(first.map(({ kind }) => kind)).toEqual(['ack', 'defer', 'ack'])
+            for (const each of orders) {
+              expect(await processed(guard, each)).toMatchObject({ by: expect.any(String) })
+              expect(await guard.process(each)).toMatchObject({ by: 'duplicate', result: RESULT })
+            }
+            await guard.close()
+            if (guards.pool === undefined)
+              await guards.admin('reset session authorization; reset role; reset all')
+            const keys = orders.map(({ headers }) => headers['idempotency-key'])
+            const rows = await guards.admin(
+              'select key, synchronous_commit from effects where key = any($1) order by key',
+              [keys],
+            )
+            // Replicas run no triggers.
+            const isReplica = setting === 'session_replication_role'
+            const inForce = isReplica ? expect.toSatisfy(() => true) : 'on'
+            expect(rows).toEqual(
+              keys.toSorted().map((key) => ({ key, synchronous_commit: inForce })),
+            )
+            expect(
+              await guards.admin('select from onceward.failed_events f where f.key = any($1)', [
+                keys,
+              ]),
+            ).toEqual([])
+          },
+        )
+      })
 
-    describe.each(['each', 'batch'] as const)('transaction %s', (mode) => {
-      it.each(cases)(
-        '$setting, $scope: clean and troubled events end',
-        async ({ leaves, setting }) => {
-          const guard = newGuard(mode)
-          const orders = [{ leaves }, { leaves, fails: true }, {}].map((fields) => order(fields))
-          const first = await guard.processBatch(orders)
-          expect(first.map(({ kind }) => kind)).toEqual(['ack', 'defer', 'ack'])
-          for (const each of orders) {
-            expect(await processed(guard, each)).toMatchObject({ by: expect.any(String) })
-            expect(await guard.process(each)).toMatchObject({ by: 'duplicate', result: RESULT })
+      // Red when what a connection had at its last transaction is believed although somebody else has used it since.
+      it.runIf(name !== 'pglite')(
+        'a bound that another user of the pool removed is set again',
+        async () => {
+          const { pool } = guards
+          const names = ['statement_timeout', 'idle_in_transaction_session_timeout']
+          const inForce = names.map((each) => `current_setting('${each}') as ${each}`).join()
+          const seen: unknown[] = []
+          let pid: unknown
+          const guard = guards.make(
+            async (_, run) => {
+              const [row] = await run(`select pg_backend_pid() as pid, ${inForce}`)
+              pid = row?.['pid']
+              seen.push(names.map((each) => row?.[each]))
+              return undefined
+            },
+            { deadlineMs: 5_000 },
+          )
+          /** As another user of the pool, who uses the connection of the last event last, so that it is lent next. */
+          const setAll = async (value: string): Promise<void> => {
+            const clients = await Promise.all(Array.from({ length: 4 }, () => pool?.connect()))
+            const isLast = (client: unknown): number =>
+              Number(Reflect.get(Object(client), 'processID') === pid)
+            for (const client of clients.toSorted((a, b) => isLast(a) - isLast(b))) {
+              await client?.query(names.map((each) => `set ${each} = '${value}'`).join(';'))
+              client?.release()
+            }
           }
+          await setAll('1s')
+          await guard.process(order())
+          await guard.process(order())
+          await setAll('0')
+          await guard.process(order())
+          expect(seen).toEqual([
+            ['1s', '1s'],
+            ['1s', '1s'],
+            ['5s', '5s'],
+          ])
           await guard.close()
-          if (guards.pool === undefined)
-            await guards.admin('reset session authorization; reset role; reset all')
+        },
+      )
+
+      // Red when a transaction is begun or committed under a setting that another user of the pool has changed.
+      it.runIf(name !== 'pglite').each(SETTINGS)(
+        '%s = %s, set by another user of the pool: clean and troubled events end',
+        async (setting, value) => {
+          const { pool } = guards
+          const guard = newGuard('each')
+          await guard.process(order())
+          const clients = await Promise.all(Array.from({ length: 4 }, () => pool?.connect()))
+          for (const client of clients) {
+            await client?.query(SCOPES['session']?.(setting, value) ?? '')
+            client?.release()
+          }
+          const orders = [order(), order({ fails: true })]
+          for (const each of orders)
+            expect(await processed(guard, each)).toMatchObject({ kind: 'ack' })
+          await guard.close()
           const keys = orders.map(({ headers }) => headers['idempotency-key'])
           const rows = await guards.admin(
-            'select key, synchronous_commit from effects where key = any($1) order by key',
+            'select synchronous_commit from effects where key = any($1)',
             [keys],
           )
           // Replicas run no triggers.
-          const isReplica = setting === 'session_replication_role'
-          const inForce = isReplica ? expect.toSatisfy(() => true) : 'on'
-          expect(rows).toEqual(keys.toSorted().map((key) => ({ key, synchronous_commit: inForce })))
-          expect(
-            await guards.admin('select from onceward.failed_events f where f.key = any($1)', [
-              keys,
-            ]),
-          ).toEqual([])
+          const inForce = setting === 'session_replication_role' ? null : 'on'
+          expect(rows).toEqual(keys.map(() => ({ synchronous_commit: inForce })))
         },
       )
-    })
 
-    // Red when what a connection had at its last transaction is believed although somebody else has used it since.
-    it.runIf(name !== 'pglite')(
-      'a bound that another user of the pool removed is set again',
-      async () => {
-        const { pool } = guards
-        const names = ['statement_timeout', 'idle_in_transaction_session_timeout']
-        const inForce = names.map((each) => `current_setting('${each}') as ${each}`).join()
-        const seen: unknown[] = []
-        let pid: unknown
+      // Red when a setting of one handler is there for the next one.
+      it.each(['local', 'by set_config'])(
+        'a tenant that is set %s is not seen by the next',
+        async (scope) => {
+          const guard = newGuard('batch')
+          const tenants = ['a', undefined, 'b', undefined, undefined, 'c', undefined]
+          const orders = tenants.map((tenant) =>
+            order(tenant === undefined ? {} : { leaves: SCOPES[scope]?.('app.tenant', tenant) }),
+          )
+          const settled = await guard.processBatch(orders)
+          expect(settled.map(({ kind }) => kind)).toEqual(tenants.map(() => 'ack'))
+          const rows = await guards.admin("select key, nullif(tenant, '') as tenant from effects")
+          const found = new Map(rows.map((row) => [row['key'], row['tenant'] ?? undefined]))
+          expect(orders.map(({ headers }) => found.get(headers['idempotency-key']))).toEqual(
+            tenants,
+          )
+          await guard.close()
+        },
+      )
+
+      it('a batch whose handlers set nothing shares its transaction', async () => {
+        const seen = new Set<unknown>()
         const guard = guards.make(
-          async (_, run) => {
-            const [row] = await run(`select pg_backend_pid() as pid, ${inForce}`)
-            pid = row?.['pid']
-            seen.push(names.map((each) => row?.[each]))
+          async ({ key }, run) => {
+            await run('insert into effects (key) values ($1) returning lower(key)', [key])
+            const [row] = await run('select txid_current()::text as id')
+            seen.add(row?.['id'])
             return undefined
           },
-          { deadlineMs: 5_000 },
+          { transaction: 'batch' },
         )
-        /** As another user of the pool, who uses the connection of the last event last, so that it is lent next. */
-        const setAll = async (value: string): Promise<void> => {
-          const clients = await Promise.all(Array.from({ length: 4 }, () => pool?.connect()))
-          const isLast = (client: unknown): number =>
-            Number(Reflect.get(Object(client), 'processID') === pid)
-          for (const client of clients.toSorted((a, b) => isLast(a) - isLast(b))) {
-            await client?.query(names.map((each) => `set ${each} = '${value}'`).join(';'))
-            client?.release()
-          }
-        }
-        await setAll('1s')
-        await guard.process(order())
-        await guard.process(order())
-        await setAll('0')
-        await guard.process(order())
-        expect(seen).toEqual([
-          ['1s', '1s'],
-          ['1s', '1s'],
-          ['5s', '5s'],
-        ])
+        await guard.processBatch([order(), order(), order()])
+        expect(seen.size).toBe(1)
         await guard.close()
-      },
-    )
-
-    // Red when a transaction is begun or committed under a setting that another user of the pool has changed.
-    it.runIf(name !== 'pglite').each(SETTINGS)(
-      '%s = %s, set by another user of the pool: clean and troubled events end',
-      async (setting, value) => {
-        const { pool } = guards
-        const guard = newGuard('each')
-        await guard.process(order())
-        const clients = await Promise.all(Array.from({ length: 4 }, () => pool?.connect()))
-        for (const client of clients) {
-          await client?.query(SCOPES['session']?.(setting, value) ?? '')
-          client?.release()
-        }
-        const orders = [order(), order({ fails: true })]
-        for (const each of orders)
-          expect(await processed(guard, each)).toMatchObject({ kind: 'ack' })
-        await guard.close()
-        const keys = orders.map(({ headers }) => headers['idempotency-key'])
-        const rows = await guards.admin(
-          'select synchronous_commit from effects where key = any($1)',
-          [keys],
-        )
-        // Replicas run no triggers.
-        const inForce = setting === 'session_replication_role' ? null : 'on'
-        expect(rows).toEqual(keys.map(() => ({ synchronous_commit: inForce })))
-      },
-    )
-
-    // Red when a setting of one handler is there for the next one.
-    it.each(['local', 'by set_config'])(
-      'a tenant that is set %s is not seen by the next',
-      async (scope) => {
-        const guard = newGuard('batch')
-        const tenants = ['a', undefined, 'b', undefined, undefined, 'c', undefined]
-        const orders = tenants.map((tenant) =>
-          order(tenant === undefined ? {} : { leaves: SCOPES[scope]?.('app.tenant', tenant) }),
-        )
-        const settled = await guard.processBatch(orders)
-        expect(settled.map(({ kind }) => kind)).toEqual(tenants.map(() => 'ack'))
-        const rows = await guards.admin("select key, nullif(tenant, '') as tenant from effects")
-        const found = new Map(rows.map((row) => [row['key'], row['tenant'] ?? undefined]))
-        expect(orders.map(({ headers }) => found.get(headers['idempotency-key']))).toEqual(tenants)
-        await guard.close()
-      },
-    )
-
-    it('a batch whose handlers set nothing shares its transaction', async () => {
-      const seen = new Set<unknown>()
-      const guard = guards.make(
-        async ({ key }, run) => {
-          await run('insert into effects (key) values ($1) returning lower(key)', [key])
-          const [row] = await run('select txid_current()::text as id')
-          seen.add(row?.['id'])
-          return undefined
-        },
-        { transaction: 'batch' },
-      )
-      await guard.processBatch([order(), order(), order()])
-      expect(seen.size).toBe(1)
-      await guard.close()
-    })
-  },
-)
+      })
+    },
+  )
+}

@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto'
-import { type RedisConnection, redis, type Server } from '@onceward/testing'
+import { type RedisConnection, redis, type Server, turnOf } from '@onceward/testing'
 import { type LeaseStoreUnderTest, leaseStoreConformance } from '@onceward/testing/conformance'
 import { Cluster, Redis } from 'ioredis'
 import { Redis as Valkey } from 'iovalkey'
 import { createClient, createClientPool, createCluster } from 'redis'
-import { afterAll, beforeAll } from 'vitest'
+import { afterAll, beforeAll, describe } from 'vitest'
 import type { RedisLike } from './client.ts'
 import { movedScripts } from './fixtures/clock.ts'
 import { cluster, type RedisCluster } from './fixtures/cluster.ts'
@@ -56,14 +56,16 @@ async function makeStore(client: RedisLike): Promise<LeaseStoreUnderTest> {
   }
 }
 
-const rivals = 10_000
-leaseStoreConformance('redisLeases on ioredis', () => makeStore(ioredis), { rivals })
-leaseStoreConformance('redisLeases on iovalkey', () => makeStore(iovalkey), { rivals: 1_000 })
-leaseStoreConformance('redisLeases on node-redis', () => makeStore(nodeRedis), { rivals })
-leaseStoreConformance('redisLeases on a pool of node-redis', () => makeStore(nodePool), {
-  rivals: 1_000,
-})
-leaseStoreConformance('redisLeases on a cluster', () => makeStore(ioCluster), { rivals })
-leaseStoreConformance('redisLeases on a cluster of node-redis', () => makeStore(nodeCluster), {
-  rivals: 1_000,
-})
+const CLIENTS: readonly (readonly [name: string, client: () => RedisLike, rivals: number])[] = [
+  ['ioredis', () => ioredis, 10_000],
+  ['iovalkey', () => iovalkey, 1_000],
+  ['node-redis', () => nodeRedis, 10_000],
+  ['a pool of node-redis', () => nodePool, 1_000],
+  ['a cluster', () => ioCluster, 10_000],
+  ['a cluster of node-redis', () => nodeCluster, 1_000],
+]
+for (const [index, [name, client, rivals]] of CLIENTS.entries()) {
+  describe(name, turnOf(index, { of: CLIENTS.length, count: 2 }), () => {
+    leaseStoreConformance(`redisLeases on ${name}`, () => makeStore(client()), { rivals })
+  })
+}

@@ -133,7 +133,9 @@ test('a message costs no more when one key has almost all of them', async () => 
 })
 
 // Red before: each look passed all that waits behind each key that was refused.
-test('what waits behind 1,000 refused keys is passed once, and the others leave', async () => {
+test('what waits behind 1,000 refused keys is passed once, and the others leave', {
+  tags: 'nightly',
+}, async () => {
   const few = await costOfFew()
   const key = '(n % 1000)::text'
   const bucket = '(n % 1000) % 64'
