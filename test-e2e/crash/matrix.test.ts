@@ -1,5 +1,6 @@
+import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
-import { BROKER_NAMES, DEFAULT_BROKER } from '../brokers/index.ts'
+import { BROKER_NAMES, BROKERS, DEFAULT_BROKER } from '../brokers/index.ts'
 import { diceOf, seedOf } from '../support/dice.ts'
 import { ORM_NAMES } from '../support/workers/orm-inboxes.ts'
 import { everyScenario, nameOf, ormScenarios, sampleOf, withOrms } from './matrix.ts'
@@ -28,6 +29,12 @@ describe.each(BROKER_NAMES)('the scenarios of %s that npm test plays', (broker) 
     }
     expect([...left]).toEqual([])
   })
+})
+
+it('docs/proof.md has the size of the matrix of each broker', () => {
+  const sizes = BROKER_NAMES.map((name) => `${BROKERS[name].title} ${everyScenario(name).length}`)
+  const page = readFileSync(new URL('../../docs/proof.md', import.meta.url), 'utf8')
+  expect(page).toContain(`${sizes.join(', ')} scenarios`)
 })
 
 describe('the scenarios in which handlers write in the transaction of an ORM', () => {
