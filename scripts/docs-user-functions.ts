@@ -11,20 +11,22 @@ const NAMED: Partial<Record<UserFunctionName, string>> = {
   connection: 'the connection function of `consumeAmqp`',
 }
 
-export const userFunctionTable = (): string =>
-  table(
-    [
-      'Function',
-      'It throws or rejects',
-      'It answers a promise',
-      'It never answers',
-      'It answers something else',
-    ],
-    (Object.keys(USER_FUNCTIONS) as UserFunctionName[]).map((name) => {
-      const { nonsense, promise, silence, throws } = USER_FUNCTIONS[name]
-      const row = [throws, promise, silence, nonsense].map(
-        (consequence) => CONSEQUENCES[consequence],
-      )
-      return [NAMED[name] ?? code(name), ...row]
-    }),
+/** One row for all functions with the same consequences; an equal one is said once. */
+export function userFunctionTable(): string {
+  const names = Object.keys(USER_FUNCTIONS) as UserFunctionName[]
+  const rows = names.map((name) => {
+    const { nonsense, promise, silence, throws } = USER_FUNCTIONS[name]
+    const [thrown, awaited, silent, other] = [throws, promise, silence, nonsense].map(
+      (consequence) => CONSEQUENCES[consequence],
+    )
+    const without = silent === thrown ? thrown : `${thrown} Without an answer: ${silent}`
+    return { name: NAMED[name] ?? code(name), cells: [without, awaited, other].map(String) }
+  })
+  return table(
+    ['Function', 'It throws, rejects or never answers', 'A promise', 'Another value'],
+    [...Map.groupBy(rows, ({ cells }) => cells.join('|')).values()].map((same) => [
+      same.map(({ name }) => name).join(', '),
+      ...(same[0]?.cells ?? []),
+    ]),
   )
+}
