@@ -12,7 +12,7 @@ import { experimentalClient, kafkaClientTable } from './docs-kafka-clients.ts'
 import { stateMachineTable } from './docs-machine.ts'
 import { metricTable } from './docs-metrics.ts'
 import { OPTION_TABLES } from './docs-options.ts'
-import { ormHabitTable, ormTable } from './docs-orms.ts'
+import { ormCases, ormHabitTable } from './docs-orms.ts'
 import { code } from './docs-table.ts'
 import { testFiles, trapChapters, withFiles } from './docs-tests.ts'
 import { userFunctionTable } from './docs-user-functions.ts'
@@ -47,7 +47,7 @@ const RENDERERS: Readonly<Record<string, (argument: string) => string>> = {
   'kafka-clients': () => kafkaClientTable(read('packages/kafka/src/clients/clients.int.test.ts')),
   'kafka-experimental': experimentalClient,
   metrics: metricTable,
-  orms: ormTable,
+  orms: ormCases,
   'orm-habits': ormHabitTable,
   versions: versionTable,
   traps: () => trapChapters(testFiles(root)),
