@@ -18,18 +18,23 @@ const TABLES: Readonly<Record<string, Readonly<Record<string, Metric>>>> = {
   outbox: OUTBOX_METRICS,
 }
 
-/** The metrics of one of the tables of packages/otel/src/names.ts. */
+/** The metrics of one of the tables of packages/otel/src/names.ts. What all of them have is said once. */
 export function metricTable(name: string): string {
   const metrics = TABLES[name]
   if (metrics === undefined) throw new Error(`There are no metrics called "${name}".`)
-  return table(
-    ['Metric', 'Kind', 'Unit', 'Attributes', 'What it is'],
-    Object.values(metrics).map(({ attributes, kind, meaning, name: metric, unit }) => [
-      code(metric),
-      kind.replace('observable-', ''),
-      code(unit),
-      attributes.map(code).join(', '),
-      meaning,
-    ]),
+  const all = Object.values(metrics)
+  const common = (all[0]?.attributes ?? []).filter((attribute) =>
+    all.every(({ attributes }) => attributes.includes(attribute)),
   )
+  const rows = all.map(({ attributes, kind, meaning, name: metric, unit }) => [
+    code(metric),
+    `${kind.replace('observable-', '')}, ${code(unit)}`,
+    attributes
+      .filter((attribute) => !common.includes(attribute))
+      .map(code)
+      .join(', '),
+    meaning,
+  ])
+  const head = ['Metric', 'Kind, unit', 'Attributes', 'What it is']
+  return `All have ${common.map(code).join(', ')}.\n\n${table(head, rows)}`
 }

@@ -77,7 +77,7 @@ export interface CountedEvent {
   readonly attempt: number
 }
 
-/** The durable guard of a consumer, made by `pgInbox`, `kyselyInbox` or `memoryInbox`. */
+/** The durable guard of a consumer: `pgInbox`, that of an ORM or of another store, or `memoryInbox`. */
 export interface Inbox<Tx> {
   /**
    * Registers the consumer and checks that the tables fit this code.

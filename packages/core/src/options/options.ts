@@ -271,7 +271,7 @@ export interface CommonOptions<Payload, Decoded> {
 /** Effects in Postgres: exactly one committed effect per event. */
 export interface InboxGuardOptions<Payload, Tx, Decoded = unknown>
   extends CommonOptions<Payload, Decoded> {
-  /** The durable guard: `pgInbox(pool)`, `kyselyInbox(db)`, or `memoryInbox()` in unit tests. */
+  /** The durable guard: `pgInbox(pool)`, that of an ORM or of another store, or `memoryInbox()` in unit tests. */
   readonly inbox: Inbox<Tx>
   /** A fast path that answers duplicates and live claims without Postgres. Postgres still decides. Default: none. */
   readonly leases?: LeaseStore | undefined

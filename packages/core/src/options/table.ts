@@ -56,7 +56,7 @@ export const OPTIONS: OptionTable = {
     type: 'Inbox<Tx>',
     rule: store('an inbox', 'open'),
     meaning:
-      'The durable guard: `pgInbox(pool)`, `kyselyInbox(db)` or, in unit tests, `memoryInbox()`. Required unless `leases` or `dedup` is given.',
+      'The durable guard: `pgInbox(pool)`, [that of your ORM](orms.md), `redisInbox(redis)` or, in unit tests, `memoryInbox()`. Required unless `leases` or `dedup` is given.',
   },
   leases: {
     type: 'LeaseStore',
