@@ -4,7 +4,14 @@ import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import type { SqsBatchResponse } from '@onceward/lambda'
 import { migrate } from '@onceward/postgres'
-import { database, type RedisConnection, redis, type Server, until } from '@onceward/testing'
+import {
+  database,
+  type RedisConnection,
+  redis,
+  type Server,
+  turnOf,
+  until,
+} from '@onceward/testing'
 import * as esbuild from 'esbuild'
 import { Pool } from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -114,22 +121,25 @@ function failuresOf(invoked: Invoked): readonly string[] {
 
 const PATIENT = { everyMs: 100, deadlineMs: 60_000 }
 
-describe.concurrent.each(FORMATS)('a function bundled as %s', (format) => {
-  test('survives freezes that are longer than its lease, and holds nothing while it is frozen', async () => {
-    await using lambda = await testbed('sqs', { format })
-    const environment = await lambda.start()
-    const event = sqsEvent({ id: 'a' }, { id: 'b', failures: 1 })
-    expect(failuresOf(await environment.invoke(event))).toEqual(['b'])
-    await environment.frozen()
-    expect(new Set(await lambda.connections())).toEqual(new Set(['idle']))
-    expect((await lambda.connections()).length).toBeLessThanOrEqual(2)
-    await pause(LEASE_MS * 1.5)
-    expect(failuresOf(await environment.invoke(event))).toEqual([])
-    await pause(LEASE_MS * 1.5)
-    expect(failuresOf(await environment.invoke(event))).toEqual([])
-    expect(await lambda.effects()).toEqual({ a: 1, b: 1 })
+for (const [index, format] of FORMATS.entries()) {
+  const turn = turnOf(index, { of: FORMATS.length })
+  describe.concurrent(`a function bundled as ${format}`, turn, () => {
+    test('survives freezes that are longer than its lease, and holds nothing while it is frozen', async () => {
+      await using lambda = await testbed('sqs', { format })
+      const environment = await lambda.start()
+      const event = sqsEvent({ id: 'a' }, { id: 'b', failures: 1 })
+      expect(failuresOf(await environment.invoke(event))).toEqual(['b'])
+      await environment.frozen()
+      expect(new Set(await lambda.connections())).toEqual(new Set(['idle']))
+      expect((await lambda.connections()).length).toBeLessThanOrEqual(2)
+      await pause(LEASE_MS * 1.5)
+      expect(failuresOf(await environment.invoke(event))).toEqual([])
+      await pause(LEASE_MS * 1.5)
+      expect(failuresOf(await environment.invoke(event))).toEqual([])
+      expect(await lambda.effects()).toEqual({ a: 1, b: 1 })
+    })
   })
-})
+}
 
 // Red when the end of a connection that nobody uses ends the process as it thaws.
 test.concurrent.each([1, 2])(
