@@ -28,6 +28,12 @@ const ERRORS: Readonly<Record<ErrorCode, ErrorDoc>> = {
     when: 'No resolver found an event key, or the tenant is missing.',
     remedy: 'Set `eventKey` to where your producer puts the identity, then replay.',
   },
+  ONCEWARD_UNKNOWN_TYPE: {
+    name: 'UnknownTypeError',
+    when: 'A guard with `on` has no handler for the type of the message, or the message has none.',
+    remedy:
+      'The message is dead-lettered. Deploy a version with a handler for the type, then replay. Or set `unknown`.',
+  },
   ONCEWARD_CONFLICT: {
     name: 'ConflictError',
     when: 'The event key was used before with another payload.',

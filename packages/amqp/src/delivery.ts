@@ -6,6 +6,7 @@ import {
   registerDeliveryNames,
   registerEnvelopeReader,
   registerMessageTraits,
+  registerMessageTypes,
   withEnvelope,
   writeEnvelope,
 } from '@onceward/core/adapter'
@@ -168,6 +169,8 @@ registerMessageTraits('amqp', (raw) => {
   const { exchange, routingKey } = message.fields
   return Buffer.from(writeEnvelope([exchange, routingKey, bareOptions(message)])).toString('hex')
 })
+
+registerMessageTypes('amqp', (raw) => readableText((raw as ConsumeMessage).properties.type))
 
 /** How often a message was published to a delay queue. Its header may be a publisher's: a table has no number. */
 export function deferralsOf({ properties }: ConsumeMessage): number {

@@ -7,6 +7,7 @@ import './support/node-version.ts'
 // The words of the design.
 export type { EventId, EventKey, Fingerprint, OwnerToken } from './model/brands.ts'
 export { eventIdOf } from './identity/event-id.ts'
+export { messageTypeOf } from './messages/message-type.ts'
 export { EnvelopeError, ERROR_CODES } from './model/errors.ts'
 export type { Defaults } from './options/options.ts'
 export { DEFAULTS, OPTION_DOCS, type OptionDoc } from './options/table.ts'

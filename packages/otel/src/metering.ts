@@ -33,7 +33,7 @@ const SECOND_MS = 1_000
 
 function createRecorder(meter: Meter): (record: OutcomeRecord) => void {
   const sourceOf = boundedSources()
-  /** The consumers of each source whose series have begun. */
+  /** The consumers of each source, with the types of messages, whose series have begun. */
   const begun = new WeakMap<Attributes, Set<string>>()
   const deliveries = counter(meter, DELIVERY_METRICS.deliveries)
   const duration = histogram(meter, DELIVERY_METRICS.processDuration)
@@ -44,11 +44,16 @@ function createRecorder(meter: Meter): (record: OutcomeRecord) => void {
     [histogram(meter, DELIVERY_METRICS.age), 'messageAgeMs'],
   ] as const
   return (record) => {
-    const { attempt, consumer, handlerMs, settlement } = record
+    const { attempt, consumer, handlerMs, settlement, type } = record
     const source = sourceOf(record.source)
-    const from = { ...source, [CONVENTIONS.consumer]: consumer }
-    if (begun.get(source)?.has(consumer) !== true) {
-      begun.set(source, (begun.get(source) ?? new Set()).add(consumer))
+    const from = {
+      ...source,
+      [CONVENTIONS.consumer]: consumer,
+      ...(type === undefined ? {} : { [OWN.type]: type }),
+    }
+    const series = type === undefined ? consumer : `${consumer} ${type}`
+    if (begun.get(source)?.has(series) !== true) {
+      begun.set(source, (begun.get(source) ?? new Set()).add(series))
       // A rate sees no step in a series whose first value is not 0, so it would miss a first storm of dead letters.
       for (const reason of DEAD_LETTER_REASONS)
         deliveries.add(0, { ...from, [OWN.outcome]: 'dead-letter', [OWN.reason]: reason })

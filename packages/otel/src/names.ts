@@ -32,6 +32,7 @@ export const OWN = {
   cause: 'onceward.cause',
   repeated: 'onceward.repeated',
   parked: 'onceward.parked',
+  type: 'onceward.type',
   dependency: 'onceward.dependency',
   answer: 'onceward.answer',
   state: 'onceward.state',
@@ -61,6 +62,8 @@ type Table<Name extends string> = Readonly<Record<Name, Metric>>
 
 const { consumer, destination, errorType, operation, system } = CONVENTIONS
 const FROM = [system, destination, consumer]
+/** With the type of the message, of guards with `on`. */
+const OF_TYPE = [...FROM, OWN.type]
 const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10]
 
 /** What `meterObserver()` records for each delivery. */
@@ -73,7 +76,7 @@ export const DELIVERY_METRICS: Table<
     unit: 's',
     meaning:
       'Time in the handler, of the conventions. A batch handler’s time counts for each of its events.',
-    attributes: [operation, ...FROM, errorType],
+    attributes: [operation, ...OF_TYPE, errorType],
     buckets: SECONDS,
   },
   deliveries: {
@@ -82,14 +85,14 @@ export const DELIVERY_METRICS: Table<
     unit: '{delivery}',
     meaning:
       'Settled deliveries. The outcome is `ack`, `defer`, `dead-letter` or `abandon`, with the reason and the cause of the settlement. The cause of a duplicate is `redelivered` (by the broker) or `copy` (another message).',
-    attributes: [...FROM, OWN.outcome, OWN.reason, OWN.cause, OWN.repeated, OWN.parked],
+    attributes: [...OF_TYPE, OWN.outcome, OWN.reason, OWN.cause, OWN.repeated, OWN.parked],
   },
   attempts: {
     name: 'onceward.attempts',
     kind: 'histogram',
     unit: '{attempt}',
     meaning: 'Number of the attempt, for each run of the handler.',
-    attributes: [...FROM, OWN.outcome],
+    attributes: [...OF_TYPE, OWN.outcome],
     buckets: [1, 2, 3, 5, 10, 20, 50],
   },
   claim: {
@@ -97,7 +100,7 @@ export const DELIVERY_METRICS: Table<
     kind: 'histogram',
     unit: 's',
     meaning: 'Time until the stores gave the event to a run: the lease, and `BEGIN` with the row.',
-    attributes: FROM,
+    attributes: OF_TYPE,
     buckets: SECONDS,
   },
   commit: {
@@ -105,7 +108,7 @@ export const DELIVERY_METRICS: Table<
     kind: 'histogram',
     unit: 's',
     meaning: 'Time until `COMMIT` was answered.',
-    attributes: FROM,
+    attributes: OF_TYPE,
     buckets: SECONDS,
   },
   age: {
@@ -114,7 +117,7 @@ export const DELIVERY_METRICS: Table<
     unit: 's',
     meaning:
       'Age of the message when it was settled, by the clock of its producer. Retries make it grow.',
-    attributes: FROM,
+    attributes: OF_TYPE,
     buckets: [0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3_600, 21_600, 86_400],
   },
 }

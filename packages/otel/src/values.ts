@@ -28,5 +28,6 @@ export const DEAD_LETTER_REASONS: readonly DeadLetterReason[] = all<DeadLetterRe
   'invalid-payload': true,
   'fingerprint-mismatch': true,
   'missing-event-key': true,
+  'unknown-type': true,
   takeover: true,
 })

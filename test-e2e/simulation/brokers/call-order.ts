@@ -80,6 +80,7 @@ const REFUSALS: ReadonlySet<DeadLetterReason> = new Set([
   'fingerprint-mismatch',
   'invalid-payload',
   'missing-event-key',
+  'unknown-type',
 ])
 
 /** A duplicate has the result of the run that had the effect, or none. */

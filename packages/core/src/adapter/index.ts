@@ -45,6 +45,7 @@ export {
   registerDeliveryNames,
   registerEnvelopeReader,
   registerMessageTraits,
+  registerMessageTypes,
 } from '../support/adapter-registry.ts'
 export { consoleLogger } from '../support/default-logger.ts'
 export { messageCountsBy } from '../support/message-counts.ts'

@@ -141,9 +141,12 @@ async function toStored(
     return undefined
   }
   if (identified.kind === 'identified') {
-    const event = identity === undefined ? identified.event : { ...identity, delivery }
-    const { orderingKey: lane, payload } = identified
-    return events.push(toReceived({ index, event, payload, lane, suspect: true, parked: ref }))
+    const { maxAttempts } = identified.event
+    const event = identity === undefined ? identified.event : { ...identity, delivery, maxAttempts }
+    const { orderingKey: lane, payload, type } = identified
+    return events.push(
+      toReceived({ index, event, payload, type, lane, suspect: true, parked: ref }),
+    )
   }
   if (identity !== undefined) {
     // The run fails with this error before the handler is called: the event is dead-lettered again, or retried.
@@ -164,11 +167,11 @@ async function toStored(
     return events.push({ ...toReceived({ ...member, parked: ref }), hasKey: false })
   }
   if (identified.kind === 'refused') {
-    const { attempt = 0, error, key, reason } = identified
+    const { attempt = 0, error, key, reason, type } = identified
     const [stored] = await session.refuse([{ delivery, reason, error, key }])
     await forgetReads(session, identified, delivery)
     const outcome: Outcome = { kind: 'dead', reason, attempt, error, ref: stored }
-    return decided.push({ index, outcome, key })
+    return decided.push({ index, outcome, key, type })
   }
   return session.resolveRefused(ref.id)
 }

@@ -1,6 +1,7 @@
 import { expectTypeOf } from 'vitest'
 import { z } from 'zod'
 import { memoryInbox } from '../memory/index.ts'
+import { header } from '../messages/resolvers.ts'
 import type { Delivery, GuardEvent } from '../model/delivery.ts'
 import type { Guard } from '../model/guard-port.ts'
 import type { Inbox } from '../model/inbox.ts'
@@ -25,7 +26,7 @@ const guard = createGuard({ consumer: 'billing', inbox, schema }, async (event, 
   expectTypeOf(signal).toEqualTypeOf<AbortSignal>()
   await tx.query('select 1')
 })
-expectTypeOf(guard).toEqualTypeOf<Guard>()
+expectTypeOf(guard).toExtend<Guard>()
 expectTypeOf(guard.process(delivery)).toEqualTypeOf<Promise<Settlement>>()
 expectTypeOf(guard.processBatch([delivery])).toEqualTypeOf<Promise<readonly Settlement[]>>()
 
@@ -124,3 +125,72 @@ createGuard(
 createBatchGuard({ consumer: 'billing', inbox, transaction: 'each' }, () => {})
 
 expectTypeOf<Resolver>().returns.toEqualTypeOf<string | number | bigint | undefined>()
+
+// Several types of message: each handler has the payload of its schema and the transaction of the inbox.
+const shipment = z.object({ shipmentId: z.string() })
+const router = createGuard({
+  consumer: 'orders',
+  inbox,
+  type: header('x-type'),
+  unknown: 'dead-letter',
+  tenant: ({ payload }) => {
+    expectTypeOf(payload).toExtend<object>()
+    return undefined
+  },
+  on: {
+    'order.placed': {
+      schema,
+      retry: { attempts: 3 },
+      handler: async ({ payload, type }, { tx }) => {
+        expectTypeOf(payload).toEqualTypeOf<{ orderId: string; cents: number }>()
+        expectTypeOf(type).toEqualTypeOf<string | undefined>()
+        expectTypeOf(tx).toEqualTypeOf<Tx>()
+      },
+    },
+    'order.shipped': {
+      schema: shipment,
+      eventKey: ({ payload }) => payload.shipmentId,
+      handler: async ({ payload }, { tx }) => {
+        expectTypeOf(payload).toEqualTypeOf<{ shipmentId: string }>()
+        await tx.query(payload.shipmentId)
+      },
+    },
+  },
+})
+expectTypeOf(router).toExtend<Guard>()
+createBatchGuard({
+  consumer: 'orders',
+  inbox,
+  on: {
+    'order.placed': {
+      schema,
+      handler: async (events, context) => {
+        expectTypeOf(events).toEqualTypeOf<
+          readonly GuardEvent<{ orderId: string; cents: number }>[]
+        >()
+        expectTypeOf(context).toEqualTypeOf<HandlerContext<Tx>>()
+      },
+    },
+  },
+})
+createGuard({
+  consumer: 'orders',
+  leases,
+  onTakeover: 'retry',
+  type: ({ payload }) => payload.kind,
+  on: {
+    raw: {
+      handler: (event, { tx }) => {
+        expectTypeOf(event.payload).toEqualTypeOf<unknown>()
+        expectTypeOf(tx).toEqualTypeOf<undefined>()
+      },
+    },
+    named: { handler: (event: GuardEvent<{ orderId: string }>) => event.payload.orderId },
+  },
+})
+// @ts-expect-error a handler beside `on`
+createGuard({ consumer: 'orders', inbox, on: { a: { handler: () => {} } } }, () => {})
+// @ts-expect-error a schema for all beside `on`
+createGuard({ consumer: 'orders', inbox, schema, on: { a: { handler: () => {} } } })
+// @ts-expect-error a type without its handler
+createGuard({ consumer: 'orders', inbox, on: { a: { schema } } })

@@ -3,13 +3,54 @@ import type { Delivery } from '../model/delivery.ts'
 import { ConfigurationError, ConflictError } from '../model/errors.ts'
 import { attachPort, type Guard, type ProcessOptions } from '../model/guard-port.ts'
 import type { Settlement } from '../model/settlement.ts'
-import type { BatchHandler, GuardOptions, Handler, InboxGuardOptions } from '../options/options.ts'
+import type {
+  BatchHandler,
+  BatchRouterOptions,
+  GuardOptions,
+  Handler,
+  InboxGuardOptions,
+  Route,
+  RouterOptions,
+} from '../options/options.ts'
 import type { CallerRetries, ResolvedOptions } from '../options/resolved-options.ts'
 import { hasMethod, refuseUnknownNames } from '../support/wrong-arguments.ts'
 import type { HandlerCall } from '../transaction/engine.ts'
 import { resolveOptions } from './resolve-options.ts'
 import { RunningGuard } from './running-guard.ts'
 
+/**
+ * Guards a handler for each type of message: one consumer and one inbox, and the type chooses schema and handler.
+ *
+ * @throws {@link ConfigurationError} naming every invalid option.
+ *
+ * @example
+ * ```ts
+ * import { createGuard, header } from '@onceward/core'
+ * import { pgInbox } from '@onceward/postgres/pg'
+ *
+ * const orders = createGuard({
+ *   consumer: 'orders',
+ *   inbox: pgInbox(pool),
+ *   type: header('x-type'),
+ *   on: {
+ *     'order.placed': {
+ *       schema: OrderPlaced,
+ *       handler: async ({ payload }, { tx }) => {
+ *         await tx.query('insert into orders (id) values ($1)', [payload.orderId])
+ *       },
+ *     },
+ *     'order.cancelled': {
+ *       handler: async ({ key }, { tx }) => {
+ *         await tx.query('delete from orders where id = $1', [key])
+ *       },
+ *     },
+ *   },
+ * })
+ * ```
+ */
+export function createGuard<Payloads, Tx = undefined, Decoded = unknown>(
+  options: RouterOptions<Payloads, Tx, Decoded>,
+): Guard<Payloads[keyof Payloads]>
 /**
  * Guards a handler: the committed effect of each event happens once, however often the broker delivers the event.
  *
@@ -37,16 +78,58 @@ import { RunningGuard } from './running-guard.ts'
  * )
  * ```
  */
-export function createGuard<Tx = undefined, Decoded = unknown, Payload = Decoded>(
+export function createGuard<Tx = undefined, Decoded = unknown, Payload = Decoded, Result = unknown>(
   options: GuardOptions<Payload, Tx, Decoded>,
-  handler: Handler<Payload, Tx>,
-): Guard {
-  const resolved = resolveOptions(options)
-  assertHandler('createGuard', handler, 'async (event, { tx }) => { … }')
-  const call = { kind: 'single', handler: handler as Handler<unknown, unknown> } as const
-  return makeGuard(resolved, call)
+  handler: Handler<Payload, Tx, Result>,
+): Guard<Payload, Awaited<Result>>
+export function createGuard(options: object, handler?: unknown): Guard {
+  const given = options as GuardOptions<unknown, unknown>
+  const resolved = resolveOptions(given)
+  return makeGuard(resolved, callOf('createGuard', { options, handler }, SINGLE))
 }
 
+interface Kind<Name extends HandlerCall['kind']> {
+  readonly kind: Name
+  readonly example: string
+}
+
+const SINGLE: Kind<'single'> = { kind: 'single', example: 'async (event, { tx }) => { … }' }
+const BATCH: Kind<'batch'> = { kind: 'batch', example: 'async (events, { tx }) => { … }' }
+
+/** The handler, or the handlers by type. */
+function callOf(
+  caller: string,
+  { handler, options }: { readonly options: object; readonly handler: unknown },
+  { example, kind }: Kind<HandlerCall['kind']>,
+): HandlerCall {
+  const { on } = options as { readonly on?: Readonly<Record<string, Route<unknown, unknown>>> }
+  if (on === undefined) {
+    assertHandler(caller, handler, example)
+    return { kind, handler } as HandlerCall
+  }
+  if (handler !== undefined) {
+    throw new ConfigurationError(
+      `Expected no second argument of ${caller} beside \`on\`, got ${handler === null ? 'null' : typeof handler}. Each type has its handler: move this one to the type that it is for.`,
+    )
+  }
+  const byType = new Map(Object.entries(on).map(([type, route]) => [type, route.handler]))
+  return { kind, handler: noHandler, byType } as HandlerCall
+}
+
+/** The run of an event whose type is unknown fails before. */
+function noHandler(): never {
+  throw new Error('No event of a guard with `on` runs without its type.')
+}
+
+/**
+ * Guards a handler for each type of message, and each takes several events at once. Neighbours of one type are one call of its handler, in the order of
+ * delivery, so a handler may be called several times for a batch. All calls of a batch share its transaction.
+ *
+ * @throws {@link ConfigurationError}
+ */
+export function createBatchGuard<Payloads, Tx, Decoded = unknown>(
+  options: BatchRouterOptions<Payloads, Tx, Decoded>,
+): Guard<Payloads[keyof Payloads]>
 /**
  * Like {@link createGuard}, for a handler that takes all events of a transaction at once. A failed batch is split until
  * the failing event runs alone, so a poison message does not fail the other events.
@@ -70,11 +153,11 @@ export function createGuard<Tx = undefined, Decoded = unknown, Payload = Decoded
 export function createBatchGuard<Tx, Decoded = unknown, Payload = Decoded>(
   options: Omit<InboxGuardOptions<Payload, Tx, Decoded>, 'transaction'>,
   handler: BatchHandler<Payload, Tx>,
-): Guard {
-  const resolved = resolveOptions(sharingOne(options), 'createBatchGuard')
-  assertHandler('createBatchGuard', handler, 'async (events, { tx }) => { … }')
-  const call = { kind: 'batch', handler: handler as BatchHandler<unknown, unknown> } as const
-  return makeGuard(resolved, call)
+): Guard<Payload>
+export function createBatchGuard(options: object, handler?: unknown): Guard {
+  const given = sharingOne(options) as InboxGuardOptions<unknown, unknown>
+  const resolved = resolveOptions(given, 'createBatchGuard')
+  return makeGuard(resolved, callOf('createBatchGuard', { options, handler }, BATCH))
 }
 
 /** One transaction for the batch. Any other wish is left in place, so that it is refused. */
@@ -103,7 +186,7 @@ export function createCallerGuard(
 function assertHandler(caller: string, handler: unknown, example: string): void {
   if (typeof handler === 'function') return
   throw new ConfigurationError(
-    `Expected a handler as the second argument of ${caller}, got ${handler === null ? 'null' : typeof handler}. Write \`${caller}(options, ${example})\`.`,
+    `Expected a handler as the second argument of ${caller}, got ${handler === null ? 'null' : typeof handler}. Write \`${caller}(options, ${example})\`, or give \`on\` a handler for each type.`,
   )
 }
 

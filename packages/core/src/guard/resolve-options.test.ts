@@ -246,12 +246,15 @@ test('names of the retry with a dot are no options', () => {
   ])
 })
 
-test.each([createGuard, createBatchGuard])('%o is named in what it refuses', (create) => {
-  const options = { consumer: 'billing', inbox: memoryInbox(), leaseMS: 5 }
-  expect(() => create(options as never, () => undefined)).toThrow(
-    `${create.name} does not know "leaseMS", did you mean "leaseMs"?`,
-  )
-})
+test.each([createGuard, createBatchGuard as unknown as typeof createGuard])(
+  '%o is named in what it refuses',
+  (create) => {
+    const options = { consumer: 'billing', inbox: memoryInbox(), leaseMS: 5 }
+    expect(() => create(options as never, () => undefined)).toThrow(
+      `${create.name} does not know "leaseMS", did you mean "leaseMs"?`,
+    )
+  },
+)
 
 test.each(['postgres://app:hunter2@db/app', 'amqps://hunter2@queue'])(
   'does not show a connection string that was given as consumer',

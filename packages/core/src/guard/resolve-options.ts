@@ -14,10 +14,12 @@ import type { GuardSettings } from '../model/guard-port.ts'
 import { type Logger, safeLogger } from '../model/logger.ts'
 import type { GuardOptions } from '../options/options.ts'
 import { inHandPerSlot, type ResolvedOptions } from '../options/resolved-options.ts'
+import { mostOf } from '../options/routes.ts'
 import { brokenRules } from '../options/rules.ts'
 import { OPTION_RULES, withDefaults } from '../options/table.ts'
 import { duplicatesLog } from '../settlement/duplicates-line.ts'
 import { consoleLogger } from '../support/default-logger.ts'
+import { routeProblems, routesOf, routesReadByUser } from './resolve-routes.ts'
 
 /** One for the process, because they share its terminal. */
 export const defaultLogger: Logger = consoleLogger(systemRuntime)
@@ -43,6 +45,7 @@ export function resolveOptions<Payload, Tx, Decoded>(
   const problems = [
     ...brokenRules(caller, OPTION_RULES, options),
     ...impossibleTogether(options, caller),
+    ...routeProblems(caller, options),
     ...replacedPromise(),
   ]
   if (problems.length > 0) throw new ConfigurationError(problems.join('\n'))
@@ -55,7 +58,7 @@ export function resolveOptions<Payload, Tx, Decoded>(
   const logger = safeLogger(given.logger ?? defaultLogger)
   const logKeys = given.logKeys === true
   const runtime = given.runtime ?? { ...systemRuntime, alone: processAloneLock(logger) }
-  return Object.freeze({
+  const resolved: ResolvedOptions = {
     ...given,
     ...defaulted,
     inbox: given.inbox,
@@ -65,7 +68,7 @@ export function resolveOptions<Payload, Tx, Decoded>(
     eventKeyChosen: given.eventKey !== undefined,
     orderingKey: given.orderingKey ?? (({ orderingKey }) => orderingKey),
     orderingKeyChosen: given.orderingKey !== undefined,
-    readsByUser: READERS.some((name) => isOfUser(given[name])),
+    readsByUser: READERS.some((name) => isOfUser(given[name])) || routesReadByUser(options),
     fingerprintRule: fingerprintRuleOf(defaulted.fingerprint, given.decode),
     concurrencyChosen: given.concurrency !== undefined,
     // Nothing of an approximate dedup says that an earlier attempt had its effect.
@@ -76,7 +79,8 @@ export function resolveOptions<Payload, Tx, Decoded>(
     handlerLogger: given.logger ?? defaultLogger,
     reportOnce: reportsOnce(logger),
     runtime,
-  })
+  }
+  return Object.freeze({ ...resolved, routes: routesOf(options, resolved) })
 }
 
 /** What an envelope skips is no event, whatever the user skips besides. */
@@ -185,10 +189,10 @@ export function settingsOf(options: ResolvedOptions): GuardSettings {
     concurrency: options.concurrency,
     inHand: options.concurrency * inHandPerSlot(options),
     leaseMs: options.leaseMs,
-    deadlineMs: options.deadlineMs,
+    deadlineMs: mostOf(options, ({ deadlineMs }) => deadlineMs),
     dedupWindowMs: options.dedupWindowMs,
-    maxAttempts: options.retry.attempts,
-    retryMaxMs: options.retry.maxMs,
+    maxAttempts: mostOf(options, ({ retry }) => retry.attempts),
+    retryMaxMs: mostOf(options, ({ retry }) => retry.maxMs),
     transaction: options.transaction,
     hasInbox: options.inbox !== undefined,
     hasLeases: options.leases !== undefined,

@@ -13,9 +13,20 @@ export interface ContextParts<Tx> {
   /** Undefined: the handler cannot send. */
   readonly outbox?: Outbox | undefined
   /** Undefined for a batch of events. */
-  readonly event?: Pick<GuardEvent<unknown>, 'attempt' | 'idempotencyKey' | 'key'> | undefined
+  readonly event?:
+    | Pick<GuardEvent<unknown>, 'attempt' | 'idempotencyKey' | 'key' | 'type'>
+    | undefined
   /** Undefined if it is not watched whether the handler uses `tx`. */
   readonly txWatch?: TxWatch | undefined
+}
+
+/** What the log lines of a handler name. */
+interface Bound {
+  readonly consumer: string
+  eventId?: string
+  attempt?: number
+  type?: string
+  key?: string
 }
 
 /**
@@ -26,10 +37,11 @@ export function contextFor<Tx>(
   { aborting, deadlineAt, event, outbox = noOutbox, tx, txWatch }: ContextParts<Tx>,
 ): HandlerContext<Tx> {
   const { signal } = aborting
-  const bound: { consumer: string; eventId?: string; attempt?: number; key?: string } = { consumer }
+  const bound: Bound = { consumer }
   // An event without a key has no id, neither in logs nor in dead letters.
   if (event !== undefined && event.key !== '') bound.eventId = event.idempotencyKey
   if (event !== undefined) bound.attempt = event.attempt
+  if (event?.type !== undefined) bound.type = event.type
   if (logKeys && event !== undefined && event.key !== '') bound.key = event.key
   const logger = boundLogger(handlerLogger, bound)
   const onTx = txWatch?.onTx

@@ -4,6 +4,7 @@ import { ConflictError, roundedHint, StoreUnavailableError } from '../model/erro
 import { addTime, type InFlightEvent } from '../model/in-flight-event.ts'
 import type { ClaimResult, LeaseSession } from '../model/lease-store.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
+import { optionsOf } from '../options/routes.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import type { ClaimsByNeed } from './claims-by-need.ts'
 import type { LeaseRenewer } from './renew.ts'
@@ -34,16 +35,16 @@ export async function claimLeases(
   members: readonly InFlightEvent[],
 ): Promise<readonly Claimed[]> {
   const { options, store } = context
-  const { callerRetries, inbox, leaseMs, retry, runtime } = options
+  const { callerRetries, inbox, leaseMs, runtime } = options
   // With an inbox, the lease store's count is only a hint: Postgres decides. The retries of a caller have no limit.
   const isCounted = inbox === undefined && callerRetries === undefined
   const tokens = members.map(() => runtime.uuid() as OwnerToken)
-  const claims = members.map(({ event }, index) => ({
+  const claims = members.map(({ event, type }, index) => ({
     id: event.id,
     fingerprint: event.fingerprint,
     ownerToken: tokens[index] as OwnerToken,
     leaseMs,
-    maxAttempts: isCounted ? retry.attempts : undefined,
+    maxAttempts: isCounted ? optionsOf(options, { type }).retry.attempts : undefined,
   }))
   const askedAtMs = runtime.monotonic()
   let results: readonly ClaimResult[]
@@ -87,16 +88,18 @@ function toClaimed(
       const delayMs = Math.max(LEAST_DEFER_MS, remainingMs) + jitterMs
       return { kind: 'outcome', outcome: { kind: 'in-progress', delayMs, cause: 'held-by-lease' } }
     }
-    case 'not-due':
-      if (isBeyond(options, result.remainingMs, options.retry.maxMs)) return asksInbox(member)
+    case 'not-due': {
+      const { maxMs } = optionsOf(options, member).retry
+      if (isBeyond(options, result.remainingMs, maxMs)) return asksInbox(member)
       return {
         kind: 'outcome',
         outcome: {
           kind: 'not-due',
-          delayMs: clampedMs(result.remainingMs, options.retry.maxMs),
+          delayMs: clampedMs(result.remainingMs, maxMs),
           cause: 'not-due',
         },
       }
+    }
     case 'duplicate':
       return { kind: 'outcome', outcome: { kind: 'duplicate', result: result.result } }
     case 'dead':

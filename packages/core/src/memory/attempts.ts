@@ -94,7 +94,7 @@ export class Attempts {
     const trouble = this.#tables.troubles.get(event.id)
     if (trouble === undefined) return { kind: 'changed' }
     const { noVerdicts } = trouble
-    const { maxAttempts } = this.#registration
+    const { maxAttempts = this.#registration.maxAttempts } = event
     const known = this.#tables.known(event.id)
     const decision = decideCount(known, { noVerdicts, run, maxAttempts })
     if (decision.kind === 'counted') {

@@ -8,6 +8,7 @@ import { decodedBy, type Fields, fieldAsJson, fieldsOf, isText, parsedIf } from 
 const SPELLINGS = ['ce_', 'ce-', 'cloudevents:', 'cloudevents_'].map((prefix) => ({
   source: `${prefix}source`,
   id: `${prefix}id`,
+  type: `${prefix}type`,
   toValue: prefix === 'ce-' ? fromHttp : (value: string | undefined) => value,
 }))
 
@@ -25,6 +26,14 @@ export function binaryCloudEvent({ headers }: Pick<Delivery, 'headers'>): string
     const idOf = Object.hasOwn(headers, id) ? headers[id] : undefined
     const key = toCloudEventKey(toValue(headers[source]), toValue(idOf))
     if (key !== undefined) return key
+  }
+  return undefined
+}
+
+/** The attribute `type` of a CloudEvent of the binary mode. */
+export function binaryCloudEventType({ headers }: Pick<Delivery, 'headers'>): string | undefined {
+  for (const { toValue, type } of SPELLINGS) {
+    if (Object.hasOwn(headers, type)) return toValue(headers[type])
   }
   return undefined
 }

@@ -172,6 +172,8 @@ export interface DecodedDelivery<Payload> extends Delivery {
 export interface GuardEvent<Payload> extends DecodedDelivery<Payload> {
   readonly key: string
   readonly tenant?: string | undefined
+  /** The type of the message, of a guard with `on`: the name of the handler there. */
+  readonly type?: string | undefined
   /** 1-based; crashes count. */
   readonly attempt: number
   /** The same for all attempts and processes. Pass it to services outside the transaction. */

@@ -6,6 +6,7 @@ export const ERROR_CODES = [
   'ONCEWARD_FATAL',
   'ONCEWARD_INVALID_PAYLOAD',
   'ONCEWARD_MISSING_KEY',
+  'ONCEWARD_UNKNOWN_TYPE',
   'ONCEWARD_CONFLICT',
   'ONCEWARD_LEASE_LOST',
   'ONCEWARD_DEADLINE_EXCEEDED',
@@ -74,6 +75,12 @@ export class InvalidPayloadError extends OncewardError {
 export class MissingKeyError extends OncewardError {
   static override readonly name: string = 'MissingKeyError'
   readonly code = 'ONCEWARD_MISSING_KEY'
+}
+
+/** A guard with `on` has no handler for the type of the message. */
+export class UnknownTypeError extends OncewardError {
+  static override readonly name: string = 'UnknownTypeError'
+  readonly code = 'ONCEWARD_UNKNOWN_TYPE'
 }
 
 /** The same event key came with another fingerprint. */
@@ -147,6 +154,7 @@ const CLASSES: ReadonlyMap<unknown, unknown> = new Map<ErrorCode, unknown>([
   ['ONCEWARD_FATAL', FatalError],
   ['ONCEWARD_INVALID_PAYLOAD', InvalidPayloadError],
   ['ONCEWARD_MISSING_KEY', MissingKeyError],
+  ['ONCEWARD_UNKNOWN_TYPE', UnknownTypeError],
   ['ONCEWARD_CONFLICT', ConflictError],
   ['ONCEWARD_LEASE_LOST', LeaseLostError],
   ['ONCEWARD_DEADLINE_EXCEEDED', DeadlineExceededError],

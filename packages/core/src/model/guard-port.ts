@@ -16,8 +16,17 @@ export interface ProcessOptions {
   readonly needsResult?: boolean | undefined
 }
 
-/** The guard as its user sees it. */
-export interface Guard {
+declare const TYPES: unique symbol
+
+/**
+ * The guard as its user sees it.
+ *
+ * @typeParam Payload - What its handler gets.
+ * @typeParam Result - What its handler returns.
+ */
+export interface Guard<Payload = unknown, Result = unknown> {
+  /** For the compiler alone. */
+  readonly [TYPES]?: { readonly payload: Payload; readonly result: Result } | undefined
   readonly consumer: string
   /**
    * Processes one delivery. The promise resolves when the outcome is stored; the caller then settles the message.

@@ -22,6 +22,8 @@ export interface InFlightEvent {
   readonly index: number
   readonly event: IdentifiedEvent
   readonly payload: unknown
+  /** Of a guard with `on`: the name of its route. */
+  readonly type?: string | undefined
   /** Members of one lane run in delivery order. Without a lane, the event is independent. */
   readonly lane: string | undefined
   /** The event may have been started before, so its attempt is recorded before the run. */
@@ -86,6 +88,7 @@ export function toGuardEvent(
     headers: unreservedHeaders(delivery.headers),
     source: { ...delivery.source },
     payload,
+    type: member.type,
     key: event.key,
     tenant: event.tenant,
     attempt,

@@ -68,6 +68,8 @@ export interface IdentifiedEvent {
   readonly tenant?: string | undefined
   readonly fingerprint: Fingerprint
   readonly delivery: Delivery
+  /** Given if the type of the event has its own number, in place of that of the registration. */
+  readonly maxAttempts?: number | undefined
 }
 
 /** An event whose attempt was recorded before its run: state `r`, fenced by the token. */

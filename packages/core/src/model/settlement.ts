@@ -8,6 +8,7 @@ export type DeadLetterReason =
   | 'invalid-payload'
   | 'fingerprint-mismatch'
   | 'missing-event-key'
+  | 'unknown-type'
   | 'takeover'
 /**
  * Why a delivery was deferred or abandoned. A closed list. The cause is part of the settlement, of the record for

@@ -24,10 +24,10 @@ export interface HandlerContext<Tx> {
  * What it returns is stored as JSON of at most 64 KiB and handed to `afterCommit`. A value that is not plain JSON, such
  * as the result of a driver, is ignored with one warning. With `afterCommit` such a value fails the attempt.
  */
-export type Handler<Payload, Tx = undefined> = (
+export type Handler<Payload, Tx = undefined, Result = unknown> = (
   event: GuardEvent<Payload>,
   context: HandlerContext<Tx>,
-) => unknown
+) => Result
 
 /** What it returns is ignored. */
 export type BatchHandler<Payload, Tx> = (
@@ -53,6 +53,8 @@ export interface OutcomeRecord {
   readonly source: Delivery['source']
   /** Name of the event in every store, in log lines and in dead letters; none before the event is identified. */
   readonly eventId?: string | undefined
+  /** Of a guard with `on`: the type of the message, `_OTHER` for one that is not there; none before it was read. */
+  readonly type?: string | undefined
   /** HMAC of the key; the key itself never leaves the guard. */
   readonly keyHash?: string | undefined
   readonly attempt: number
@@ -330,6 +332,65 @@ export type GuardOptions<Payload, Tx = undefined, Decoded = unknown> =
   | LeaseGuardOptions<Payload, Decoded>
   | ApproximateGuardOptions<Payload, Decoded>
 
+/** How a guard with `on` treats the messages of one type. What is left out, the guard's own options say. */
+export interface Route<Payload, Call> {
+  /** Checks and types the payload of this type: any Standard Schema. */
+  readonly schema?: StandardSchemaV1<unknown, Payload> | undefined
+  readonly handler: Call
+  readonly eventKey?: Resolver<NoInfer<Payload>> | readonly Resolver<NoInfer<Payload>>[] | undefined
+  readonly retry?: CommonOptions<Payload, unknown>['retry']
+  /** A transaction that several types share has the shortest of their deadlines. */
+  readonly deadlineMs?: number | undefined
+}
+
+/** Options of a guard that calls a handler by the type of the message. */
+export interface RoutingOptions<Decoded> {
+  /**
+   * Finds the type of a message. The first resolver that finds one wins. It is read after `decode`, `skip` and `split`, and
+   * it is no part of the identity of the event. Default: the `type` of CloudEvents, the header `type`, the `detail-type` of
+   * EventBridge, the property `type` of AMQP, the message type of MassTransit, and the `pattern` of NestJS.
+   */
+  readonly type?:
+    | Resolver<WholePayload<Decoded>>
+    | readonly Resolver<WholePayload<Decoded>>[]
+    | undefined
+  /**
+   * For a message of a type that is not in `on`, or of none: dead-letter it (default), acknowledge it with a warning for each
+   * type, or acknowledge it in silence, as `skip` does.
+   */
+  readonly unknown?: 'dead-letter' | 'ack' | 'skip' | undefined
+}
+
+type WithoutSchema<Options> = Options extends unknown
+  ? Omit<Options, 'schema'> & { readonly schema?: undefined }
+  : never
+
+/**
+ * Options of `createGuard` with a handler for each type of message, in place of one handler for all.
+ *
+ * @typeParam Payloads - The payload of each type, as its schema says.
+ */
+export type RouterOptions<Payloads, Tx = undefined, Decoded = unknown> = WithoutSchema<
+  GuardOptions<Payloads[keyof Payloads], Tx, Decoded>
+> &
+  RoutingOptions<Decoded> & {
+    readonly on: {
+      readonly [Name in keyof Payloads]: Route<Payloads[Name], Handler<Payloads[Name], Tx>>
+    }
+  }
+
+/** Options of `createBatchGuard` with a handler for each type of message. */
+export type BatchRouterOptions<Payloads, Tx, Decoded = unknown> = Omit<
+  InboxGuardOptions<Payloads[keyof Payloads], Tx, Decoded>,
+  'transaction' | 'schema'
+> &
+  RoutingOptions<Decoded> & {
+    readonly schema?: undefined
+    readonly on: {
+      readonly [Name in keyof Payloads]: Route<Payloads[Name], BatchHandler<Payloads[Name], Tx>>
+    }
+  }
+
 /** The values of the options that have a default. */
 export interface Defaults {
   readonly concurrency: number
@@ -344,6 +405,7 @@ export interface Defaults {
   readonly onConflict: 'dead-letter'
   readonly transaction: 'each'
   readonly onStoreDown: 'wait'
+  readonly unknown: 'dead-letter'
 }
 
 type Common = CommonOptions<unknown, unknown>
@@ -354,4 +416,6 @@ export type GuardOptionName =
       keyof InboxGuardOptions<unknown, unknown> | keyof LeaseGuardOptions<unknown>,
       keyof Pick<Common, 'retry'>
     >
+  | keyof RoutingOptions<unknown>
+  | 'on'
   | `retry.${keyof NonNullable<Common['retry']>}`

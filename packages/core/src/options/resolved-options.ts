@@ -9,12 +9,14 @@ import type {
   InboxGuardOptions,
   LeaseGuardOptions,
   Resolver,
+  RoutingOptions,
 } from './options.ts'
 
 type Common = CommonOptions<unknown, unknown>
 type Every = Common &
   Pick<InboxGuardOptions<unknown, unknown>, 'transaction'> &
-  Pick<LeaseGuardOptions<unknown>, 'onStoreDown'>
+  Pick<LeaseGuardOptions<unknown>, 'onStoreDown'> &
+  Pick<RoutingOptions<unknown>, 'unknown'>
 
 /** The options that have a default, as the engine reads them: never undefined. */
 export type DefaultedOptions = {
@@ -66,8 +68,17 @@ export interface ResolvedOptions
   /** The user's logger, from which the logger of each run is made. */
   readonly handlerLogger: Logger
   readonly runtime: Runtime
+  /** The options `type` and `on`. Undefined: one handler takes all messages. */
+  readonly routes?: Routes | undefined
   /** Given if a caller waits for each outcome and sends a failed event again. Undefined: the guard retries events. */
   readonly callerRetries?: CallerRetries | undefined
+}
+
+/** What the type of a message chooses. */
+export interface Routes {
+  readonly type: readonly Resolver[]
+  /** The options of the guard, with those of the type over them. */
+  readonly byType: ReadonlyMap<string, ResolvedOptions>
 }
 
 /** Counts duplicates for a line of the log. */

@@ -76,6 +76,35 @@ export const OPTIONS: OptionTable = {
     meaning:
       'Finds the events in a message that holds several (at most 10,000). Each item is an event of its own: key, attempts, dead letter.',
   },
+  on: {
+    type: '{ [type]: { handler, schema?, eventKey?, retry?, deadlineMs? } }',
+    rule: {
+      expected: 'an object with a handler for each type of message',
+      accepts: (value) =>
+        typeof value === 'object' && value !== null && Object.keys(value).length > 0,
+      remedy: "Write `on: { 'order.placed': { schema, handler } }`.",
+    },
+    meaning:
+      'In place of the handler and `schema`: [what to do with each type of message](messages.md#several-types-of-message). An option that is left out there is that of the guard.',
+  },
+  type: {
+    type: 'Resolver | Resolver[]',
+    defaultText: '[where senders write it](messages.md#several-types-of-message)',
+    rule: {
+      ...resolvers,
+      remedy:
+        "A header is `header('x-type')`, a field of the payload `({ payload }) => payload.type`.",
+    },
+    meaning:
+      'With `on`: the type of a message. The first resolver that finds one wins. It is no part of the identity of the event.',
+  },
+  unknown: {
+    type: "'dead-letter' | 'ack' | 'skip'",
+    default: 'dead-letter',
+    rule: oneOf('dead-letter', 'ack', 'skip'),
+    meaning:
+      "With `on`: what happens to a message of another type, or of none. 'ack' writes one warning for each type, 'skip' writes none.",
+  },
   schema: {
     type: 'StandardSchemaV1<unknown, Payload>',
     rule: standardSchema,

@@ -7,6 +7,7 @@ import { inflated } from '../identity/inflate.ts'
 import { validate } from '../identity/schema.ts'
 import { type Decoded, decodeByUser, decodeJson, decodeJsonOrText } from '../messages/decode.ts'
 import { missingKey, toEventKey } from '../messages/event-key.ts'
+import { toMessageType, unknownType } from '../messages/message-type.ts'
 import { OWN_READ, type OwnResolver, positionOf, withDecoded } from '../messages/resolvers.ts'
 import type { EventKey, Fingerprint } from '../model/brands.ts'
 import { copyDelivery, type DecodedDelivery, type Delivery, unreserved } from '../model/delivery.ts'
@@ -20,6 +21,7 @@ import {
 import type { IdentifiedEvent } from '../model/inbox.ts'
 import type { DeadLetterReason } from '../model/settlement.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
+import { OTHER_TYPE } from '../options/routes.ts'
 import { WrongAnswerError } from '../options/wrong-answer.ts'
 import { decodeItem, toItems } from './split.ts'
 
@@ -29,21 +31,29 @@ export type Identified =
       readonly kind: 'identified'
       readonly event: IdentifiedEvent
       readonly payload: unknown
+      readonly type?: string | undefined
       readonly orderingKey?: string | undefined
       /** Where the body holds an integer that JavaScript rounded. */
       readonly rounded?: string | undefined
     }
-  | { readonly kind: 'skipped' }
+  /** With a type: `unknown` says so. */
+  | { readonly kind: 'skipped'; readonly type?: string | undefined }
   /** The message holds several events: each of them is identified as a delivery of its own. */
   | { readonly kind: 'split'; readonly items: readonly Delivery[] }
   | {
       readonly kind: 'refused'
       readonly reason: Extract<
         DeadLetterReason,
-        'invalid-payload' | 'missing-event-key' | 'fatal' | 'no-verdict' | 'attempts-spent'
+        | 'invalid-payload'
+        | 'missing-event-key'
+        | 'unknown-type'
+        | 'fatal'
+        | 'no-verdict'
+        | 'attempts-spent'
       >
       readonly error: unknown
       readonly key?: string | undefined
+      readonly type?: string | undefined
       /** Reads of the message that failed. Undefined: the message was refused at once. */
       readonly attempt?: number | undefined
     }
@@ -56,13 +66,16 @@ export type Identified =
   | {
       readonly kind: 'unguarded'
       readonly payload: unknown
+      readonly type?: string | undefined
       readonly orderingKey?: string | undefined
     }
 
 /** A message that is being read. Each step adds what it found. */
 interface Reading extends Found {
   readonly delivery: Delivery
-  readonly options: ResolvedOptions
+  /** Those of the type of the message, once it is known. */
+  options: ResolvedOptions
+  type: string | undefined
   /** Without its content encoding. */
   body: Uint8Array
   decoded: Decoded
@@ -80,13 +93,14 @@ type Step = (reading: Reading) => MaybeAsync<Identified | undefined>
 
 /** Step 1 of the guard, in order. A step of an option is left out where the option is not set. */
 const STEPS: readonly {
-  readonly option?: 'schema' | 'skip' | 'split' | 'tenant'
+  readonly option?: 'routes' | 'schema' | 'skip' | 'split' | 'tenant'
   readonly take: Step
 }[] = [
   { take: inflate },
   { take: decode },
   { option: 'skip', take: skip },
   { option: 'split', take: split },
+  { option: 'routes', take: findType },
   { option: 'schema', take: takeBodyFingerprint },
   { option: 'schema', take: applySchema },
   { take: findKey },
@@ -99,7 +113,7 @@ const STEPS: readonly {
 const NOTHING_DECODED: Decoded = { value: undefined, isExact: false }
 
 /**
- * Step 1: decode → skip → schema → key → fingerprint. Never rejects, and ends within `deadlineMs`. If a user's function
+ * Step 1: decode → skip → type → schema → key → fingerprint. Never rejects, and ends within `deadlineMs`. If a user's function
  * throws, the message is read again later, unless the error says that it never can be: {@link InvalidPayloadError},
  * {@link FatalError} or a SyntaxError. docs/configuration.md has the rule of each function.
  *
@@ -110,6 +124,7 @@ export function identify(delivery: Delivery, options: ResolvedOptions): MaybeAsy
   const reading: Reading = {
     delivery,
     options,
+    type: undefined,
     body: delivery.body,
     decoded: NOTHING_DECODED,
     payload: undefined,
@@ -123,10 +138,10 @@ export function identify(delivery: Delivery, options: ResolvedOptions): MaybeAsy
   try {
     const identified = takeSteps(reading, 0)
     if (!(identified instanceof Promise)) return identified
-    const refused = identified.catch((thrown: unknown) => refusal(thrown, reading.key))
+    const refused = identified.catch((thrown: unknown) => refusal(thrown, reading))
     return withinDeadline(options, refused, reading)
   } catch (thrown) {
-    return refusal(thrown, reading.key)
+    return refusal(thrown, reading)
   }
 }
 
@@ -157,15 +172,16 @@ async function withinDeadline(
   return { kind: 'retry', error: new DeadlineExceededError(message), isCounted: true }
 }
 
-function refusal(thrown: unknown, key: EventKey | undefined): Identified {
+function refusal(thrown: unknown, { key, type }: Reading): Identified {
   if (thrown instanceof WrongAnswerError) return { kind: 'retry', error: thrown, isCounted: false }
   if (thrown instanceof RetryableError) return { kind: 'retry', error: thrown, isCounted: true }
-  if (thrown instanceof FatalError) return { kind: 'refused', reason: 'fatal', error: thrown, key }
+  if (thrown instanceof FatalError)
+    return { kind: 'refused', reason: 'fatal', error: thrown, key, type }
   if (thrown instanceof MissingKeyError) {
-    return { kind: 'refused', reason: 'missing-event-key', error: thrown, key }
+    return { kind: 'refused', reason: 'missing-event-key', error: thrown, key, type }
   }
   const error = thrown instanceof InvalidPayloadError ? thrown : unreadable('an option', thrown)
-  return { kind: 'refused', reason: 'invalid-payload', error, key }
+  return { kind: 'refused', reason: 'invalid-payload', error, key, type }
 }
 
 function inflate(reading: Reading): MaybeAsync<undefined> {
@@ -251,6 +267,59 @@ function split(reading: Reading): MaybeAsync<Identified | undefined> {
     const items = toItems(delivery, answer)
     return items.length === 0 ? { kind: 'skipped' } : { kind: 'split', items }
   })
+}
+
+/** The type chooses the options of the steps that follow. */
+function findType(reading: Reading, first = 0): MaybeAsync<Identified | undefined> {
+  const { decoded, options } = reading
+  const resolvers = options.routes?.type ?? []
+  for (let at = first; at < resolvers.length; at++) {
+    const resolver = resolvers[at] as OwnResolver
+    const value =
+      resolver[OWN_READ] === undefined
+        ? callUserFunction<unknown>(reading, 'type', () => resolver(shownTo(reading)))
+        : resolver[OWN_READ](inflatedOf(reading), decoded.value, options.decode === undefined)
+    if (value instanceof Promise) {
+      return value.then((late) => {
+        const type = toMessageType(late)
+        return type === undefined ? findType(reading, at + 1) : ofType(reading, type)
+      })
+    }
+    const type = toMessageType(value)
+    if (type !== undefined) return ofType(reading, type)
+  }
+  return ofType(reading, undefined)
+}
+
+function ofType(reading: Reading, type: string | undefined): Identified | undefined {
+  const { options } = reading
+  const own = type === undefined ? undefined : options.routes?.byType.get(type)
+  if (own === undefined) {
+    const error = unknownType(options, type)
+    if (error === undefined) return { kind: 'skipped', type: OTHER_TYPE }
+    const key = ownKeyOf(reading)
+    return { kind: 'refused', reason: 'unknown-type', error, key, type: OTHER_TYPE }
+  }
+  reading.type = type
+  reading.options = own
+  // The schema makes another payload for the resolvers that follow.
+  reading.shown = undefined
+  return undefined
+}
+
+/** The key of a message that no handler is for, so that operators find it. A resolver of the user may expect another payload. */
+function ownKeyOf(reading: Reading): EventKey | undefined {
+  const { decoded, delivery, options } = reading
+  if (delivery.place !== undefined) return undefined
+  try {
+    for (const resolver of options.eventKey as readonly OwnResolver[]) {
+      const key = toEventKey(resolver[OWN_READ]?.(inflatedOf(reading), decoded.value, false))
+      if (key !== undefined) return key
+    }
+  } catch {
+    // It is refused for its type.
+  }
+  return undefined
 }
 
 /** Before the schema runs, because validators such as Ajv may fill in defaults in the value that they were given. */
@@ -355,7 +424,7 @@ function findOrderingKey(reading: Reading): MaybeAsync<undefined> {
 
 function takeFingerprint(reading: Reading): MaybeAsync<Identified> {
   const { body, decoded, fingerprint, key, options, orderingKey, payload } = reading
-  if (key === undefined) return { kind: 'unguarded', payload, orderingKey }
+  if (key === undefined) return { kind: 'unguarded', payload, type: reading.type, orderingKey }
   if (fingerprint !== undefined) return toIdentified(reading, key, fingerprint)
   // One place has one record.
   const rule = reading.delivery.place === undefined ? options.fingerprint : 'none'
@@ -370,11 +439,13 @@ function takeFingerprint(reading: Reading): MaybeAsync<Identified> {
 }
 
 function toIdentified(reading: Reading, key: EventKey, fingerprint: Fingerprint): Identified {
-  const { delivery, options, orderingKey, payload, tenant } = reading
+  const { delivery, options, orderingKey, payload, tenant, type } = reading
   const id = eventIdOf(options.consumer, tenant, key)
-  const event: IdentifiedEvent = { id, key, tenant, fingerprint, delivery }
+  // As one literal: an object that gets a field later is another kind of object for V8.
+  const maxAttempts = type === undefined ? undefined : options.retry.attempts
+  const event: IdentifiedEvent = { id, key, tenant, fingerprint, delivery, maxAttempts }
   const { rounded } = reading.decoded
-  return { kind: 'identified', event, payload, orderingKey, rounded }
+  return { kind: 'identified', event, payload, type, orderingKey, rounded }
 }
 
 /** Resolvers of onceward read what the producer wrote. Those of the user see the body as it came, as the handler does. */

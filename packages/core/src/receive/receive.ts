@@ -49,6 +49,7 @@ export interface Decided {
   readonly index: number
   readonly outcome: Outcome
   readonly key: string | undefined
+  readonly type?: string | undefined
   /** The lane in which later events wait for the message, if it is deferred unread. */
   readonly lane?: string | typeof ANY_LANE | undefined
 }
@@ -126,7 +127,7 @@ function sort(
         break
       }
       case 'skipped':
-        decided.push({ index, outcome: { kind: 'skipped' }, key: undefined })
+        decided.push({ index, outcome: { kind: 'skipped' }, key: undefined, type: identified.type })
         break
       case 'retry':
         decided.push({
@@ -159,11 +160,11 @@ function sort(
 export function eventWithoutKey(
   runtime: Runtime,
   { delivery, index }: InCall,
-  { orderingKey: lane, payload }: Extract<Identified, { kind: 'unguarded' }>,
+  { orderingKey: lane, payload, type }: Extract<Identified, { kind: 'unguarded' }>,
 ): InFlightEvent {
   const id = runtime.uuid() as EventId
   const event = { id, key: '' as EventKey, fingerprint: 0n as Fingerprint, delivery }
-  return { index, event, payload, lane, suspect: false }
+  return { index, event, payload, type, lane, suspect: false }
 }
 
 /** The group of the member's payload, if there is one. */
@@ -179,11 +180,11 @@ interface InCall {
 function toInFlight(
   { isResultRead, options: { observe } }: ReceiveContext,
   { delivery, index }: InCall,
-  { event, orderingKey: lane, payload, rounded }: Extract<Identified, { kind: 'identified' }>,
+  { event, orderingKey: lane, payload, rounded, type }: Extract<Identified, { kind: 'identified' }>,
 ): InFlightEvent {
   const timings = observe === undefined ? undefined : {}
   const suspect = isSuspect(delivery)
-  return { index, event, payload, lane, suspect, rounded, isResultRead, timings }
+  return { index, event, payload, type, lane, suspect, rounded, isResultRead, timings }
 }
 
 /** The lane of a message that could not be read. A lane of the user is known only after that. */
@@ -245,7 +246,7 @@ async function refuse(
       return { index, key, outcome, lane: laneOf(context.options, deliveries[index] as Delivery) }
     })
   }
-  return refused.map(({ attempt = 0, error, index, key, reason }, n) => {
-    return { index, key, outcome: { kind: 'dead', reason, attempt, error, ref: refs[n] } }
+  return refused.map(({ attempt = 0, error, index, key, reason, type }, n) => {
+    return { index, key, type, outcome: { kind: 'dead', reason, attempt, error, ref: refs[n] } }
   })
 }

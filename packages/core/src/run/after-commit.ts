@@ -3,6 +3,7 @@ import { ABORT_GRACE_MS, onceAborted } from '../concurrency/stop-signals.ts'
 import { answerWithin, LATE } from '../concurrency/timeout.ts'
 import { DeadlineExceededError, describeError, toReadableError } from '../model/errors.ts'
 import { type InFlightEvent, toGuardEvent } from '../model/in-flight-event.ts'
+import { optionsOf } from '../options/routes.ts'
 import { decodeAgain } from '../receive/decode-again.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import { retryDelayMs } from '../settlement/retry-rule.ts'
@@ -43,7 +44,7 @@ async function call(
   member: InFlightEvent,
   outcome: Committed,
 ): Promise<Outcome> {
-  const { deadlineMs, runtime } = processing.options
+  const { deadlineMs, runtime } = optionsOf(processing.options, member)
   const { drain } = processing.signals
   const limitMs = processing.signals.bounded(deadlineMs)
   const { promise: drained, resolve } = Promise.withResolvers<typeof LATE>()
@@ -102,7 +103,7 @@ function failed(
     return { kind: 'abandoned', reason: 'closing', error, cause: 'after-commit-failed' }
   }
   const attempt = outcome.kind === 'processed' ? outcome.attempt : 0
-  const delayMs = retryDelayMs(options, delivery.deliveryCount ?? 1, error)
+  const delayMs = retryDelayMs(optionsOf(options, member), delivery.deliveryCount ?? 1, error)
   return {
     ...{ kind: 'after-commit-failed', attempt, error, cause: 'after-commit-failed' },
     delayMs: Math.max(SOONEST_MS, delayMs),

@@ -84,7 +84,11 @@ function observe(
   { handlerMs, outcome }: Ending,
 ): MaybeAsync<void> {
   const { copies, hasKey, member } = event
-  processing.observe(member.index, outcome, hasKey ? factsOf(member, handlerMs) : { handlerMs })
+  processing.observe(
+    member.index,
+    outcome,
+    hasKey ? factsOf(member, handlerMs) : { handlerMs, type: member.type },
+  )
   return copies.length === 0 ? undefined : endCopies(processing, event, outcome)
 }
 

@@ -8,9 +8,11 @@ import { type InFlightEvent, toGuardEvent } from '../model/in-flight-event.ts'
 import type { Release } from '../model/runtime.ts'
 import type { Handler, HandlerContext, Takeover } from '../options/options.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
+import { optionsOf } from '../options/routes.ts'
 import { WrongAnswerError } from '../options/wrong-answer.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import { storeDown } from '../settlement/store-down.ts'
+import { handlerOf } from '../transaction/engine.ts'
 import { end } from './end-event.ts'
 import { attemptWithoutRecord, type RunEnd, runUnclaimed } from './none.ts'
 import { takePermit } from './permit.ts'
@@ -85,7 +87,9 @@ async function runHandlerOf(
   { member, takeover }: ClaimedRun,
   hold: Release,
 ): Promise<LeasedEnd> {
-  const { call, options, signals, stores } = processing
+  const { call, signals, stores } = processing
+  const options = optionsOf(processing.options, member)
+  const handler = handlerOf<unknown>(call, member) as Handler<unknown, undefined>
   const leases = stores.leases as Leases
   // The event may have waited long for its slot and for the lock.
   if (!(await leases.renewer.isSafe(member))) {
@@ -96,13 +100,13 @@ async function runHandlerOf(
   let isDecided = false
   /** The handler is never a batch handler: batches need an inbox, and the options are refused without one. */
   const run = async (event: Event, context: HandlerContext<undefined>): Promise<Takeover> => {
-    const value: unknown = await (call.handler as Handler<unknown, undefined>)(event, context)
+    const value: unknown = await handler(event, context)
     return { kind: 'done', result: storableAfterEffect(options, member, value)?.value }
   }
   const end = await runHandler(
     { options, signals, hold },
     {
-      about: { attempt, idempotencyKey: member.event.id, key: member.event.key },
+      about: { attempt, idempotencyKey: member.event.id, key: member.event.key, type: member.type },
       leaseLost: member.lease?.lost,
       toEvent: () => toGuardEvent(member, attempt),
       handler: async (event, context): Promise<Takeover> => {

@@ -5,10 +5,11 @@ import type { Json } from '../model/brands.ts'
 import { type InFlightEvent, toGuardEvent } from '../model/in-flight-event.ts'
 import type { Release } from '../model/runtime.ts'
 import type { Handler } from '../options/options.ts'
+import { optionsOf } from '../options/routes.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import { failureOutcome } from '../settlement/retry-rule.ts'
 import { storeDown, storeFailure } from '../settlement/store-down.ts'
-import type { Engine } from '../transaction/engine.ts'
+import { type Engine, handlerOf } from '../transaction/engine.ts'
 import { attemptOf, type PendingEvent, toPendingEvent } from '../transaction/pending-event.ts'
 import { runTransaction } from '../transaction/transaction.ts'
 import {
@@ -47,7 +48,7 @@ export async function runUnclaimed(processing: Processing, member: InFlightEvent
     const outcome: Outcome =
       end.kind === 'returned'
         ? { kind: 'unguarded', result: end.value as Json | undefined }
-        : outcomeOfHandler(processing.options, end, attemptWithoutRecord(member))
+        : outcomeOfHandler(optionsOf(processing.options, member), end, attemptWithoutRecord(member))
     return { outcome, handlerMs: end.handlerMs }
   } finally {
     permit.release()
@@ -110,7 +111,7 @@ function failureOf(
     case 'handler':
     case 'serialization':
     case 'ended':
-      return failureOutcome(options, attemptOf(pending), failure.error)
+      return failureOutcome(optionsOf(options, pending.member), attemptOf(pending), failure.error)
     case 'store':
       return {
         ...storeDown(storeLoss(options, failure.error)),
@@ -129,15 +130,17 @@ function failureOf(
 
 /** Without an inbox, so there is no batch handler either. */
 function runWithoutTransaction({ hold, member, processing }: UnclaimedRun): Promise<TimedEnd> {
-  const { call, options, signals } = processing
+  const { call, signals } = processing
+  const options = optionsOf(processing.options, member)
+  const handler = handlerOf<unknown>(call, member) as Handler<unknown, unknown>
   const attempt = attemptWithoutRecord(member)
   return runHandler(
     { options, signals, hold },
     {
-      about: { attempt, idempotencyKey: member.event.id, key: member.event.key },
+      about: { attempt, idempotencyKey: member.event.id, key: member.event.key, type: member.type },
       toEvent: () => toGuardEvent(member, attempt),
       handler: async (event, context) => {
-        const value: unknown = await (call.handler as Handler<unknown, unknown>)(event, context)
+        const value: unknown = await handler(event, context)
         // Nothing is stored, but `afterCommit` reads it, and it may be an effect that has not happened.
         return storableAfterEffect(options, member, value)?.value
       },

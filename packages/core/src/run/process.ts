@@ -30,8 +30,8 @@ export async function processReceived(
   const processing = items === undefined ? call : { ...call, observe: items.observe }
   const { lanes, settling } = processing
   // A message that could not be read holds the later events of its lane.
-  for (const { index, key, lane, outcome } of decided) {
-    processing.observe(index, outcome, { key })
+  for (const { index, key, lane, outcome, type } of decided) {
+    processing.observe(index, outcome, { key, type })
     lanes.note({ index, lane }, outcome)
   }
   const open: readonly Routed[] =

@@ -159,6 +159,7 @@ export class CallSettlements {
       parked,
       key: facts.key,
       eventId: facts.eventId,
+      type: facts.type,
       handlerMs: facts.handlerMs,
       timings: facts.timings,
       startedAtMs: this.#startedAtMs,

@@ -16,6 +16,7 @@ export interface Report {
   readonly delivery: Delivery
   readonly key?: string | undefined
   readonly eventId?: EventId | undefined
+  readonly type?: string | undefined
   readonly outcome: Outcome
   readonly settlement: Settlement
   /** The event ran from the inbox. No broker waits for this settlement. */
@@ -66,12 +67,13 @@ function toRecord(
   secret: Uint8Array | undefined,
   report: Report,
 ): OutcomeRecord {
-  const { delivery, eventId, handlerMs, key, outcome, parked, settlement } = report
+  const { delivery, eventId, handlerMs, key, outcome, parked, settlement, type } = report
   const { producedAt, redelivered } = delivery
   const record = {
     consumer,
     source: delivery.source,
     eventId,
+    ...(type === undefined ? {} : { type }),
     attempt: 'attempt' in outcome ? outcome.attempt : 0,
     settlement,
     ...('cause' in settlement ? { cause: settlement.cause } : {}),
@@ -103,13 +105,14 @@ function ageOf(
 
 /** The fields of a log line: no payload, no timings, and no key unless the user wants it. */
 function toFields(
-  { attempt, cause, consumer, eventId, keyHash, parked, settlement, source }: OutcomeRecord,
+  { attempt, cause, consumer, eventId, keyHash, parked, settlement, source, type }: OutcomeRecord,
   { key, outcome }: Report,
   logKeys: boolean,
 ): object {
   const isFailure = 'error' in outcome && outcome.error !== undefined
   return {
     ...{ consumer, eventId, keyHash, attempt, source, outcome: outcome.kind },
+    ...(type === undefined ? {} : { type }),
     ...(logKeys && key !== undefined ? { key } : {}),
     ...('reason' in settlement ? { reason: settlement.reason } : {}),
     ...(cause === undefined ? {} : { cause }),
@@ -191,14 +194,18 @@ function lineOf(outcome: Outcome): Line {
 export interface Facts {
   readonly key?: string | undefined
   readonly eventId?: EventId | undefined
+  readonly type?: string | undefined
   readonly handlerMs?: number | undefined
   readonly timings?: Timings | undefined
   /** The delivery was split, and its items were reported. */
   readonly isReported?: boolean | undefined
 }
 
-export function factsOf({ event, timings }: InFlightEvent, handlerMs?: number | undefined): Facts {
-  return { key: event.key, eventId: event.id, handlerMs, timings }
+export function factsOf(
+  { event, timings, type }: InFlightEvent,
+  handlerMs?: number | undefined,
+): Facts {
+  return { key: event.key, eventId: event.id, type, handlerMs, timings }
 }
 
 /** Called once for each delivery, with its index in the call, after everything is stored. */

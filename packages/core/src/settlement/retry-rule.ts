@@ -1,7 +1,13 @@
 import { backoffMs } from '../concurrency/backoff.ts'
 import { isThenable } from '../concurrency/maybe-async.ts'
 import { areAttemptsSpent } from '../model/attempt-rules.ts'
-import { describeError, type ErrorCode, OncewardError, RetryableError } from '../model/errors.ts'
+import {
+  describeError,
+  type ErrorCode,
+  OncewardError,
+  RetryableError,
+  UnknownTypeError,
+} from '../model/errors.ts'
 import type { DeadLetterReason } from '../model/settlement.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import type { Outcome } from './outcome.ts'
@@ -11,7 +17,7 @@ export type RetryDecision =
   | { readonly kind: 'retry'; readonly delayMs: number }
   | {
       readonly kind: 'bury'
-      readonly reason: Extract<DeadLetterReason, 'fatal' | 'attempts-spent'>
+      readonly reason: Extract<DeadLetterReason, 'fatal' | 'unknown-type' | 'attempts-spent'>
     }
 
 /** The back-off, or the delay that the error asks for, within `retry.maxMs`. */
@@ -59,6 +65,7 @@ export function decideRetry(
   attempt: number,
   error: unknown,
 ): RetryDecision {
+  if (error instanceof UnknownTypeError) return { kind: 'bury', reason: 'unknown-type' }
   if (isFatal(options, error)) return { kind: 'bury', reason: 'fatal' }
   if (areAttemptsSpent(attempt, options.retry.attempts))
     return { kind: 'bury', reason: 'attempts-spent' }

@@ -50,6 +50,25 @@ export function registerMessageTraits(broker: string, read: MessageTraits): void
   traits.set(broker, read)
 }
 
+const types = processTable<MessageTraits>('message-types')
+
+/** Each adapter whose messages have a property for their type registers how to read it when it is loaded. */
+export function registerMessageTypes(broker: string, read: MessageTraits): void {
+  types.set(broker, read)
+}
+
+/** The broker's own property for the type of a message. */
+export function brokerTypeOf({ raw, source }: Delivery): unknown {
+  const read = types.get(source.broker)
+  if (read === undefined || typeof raw !== 'object' || raw === null) return undefined
+  try {
+    return read(raw)
+  } catch {
+    // A delivery that the user made may have any object there.
+    return undefined
+  }
+}
+
 /** What identifies one delivery of a message that has neither a position nor an id. */
 export interface DeliveryName {
   /** Of this delivery alone. */

@@ -3,6 +3,7 @@ import type { StopSignals } from '../concurrency/stop-signals.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { BeginRequest, Begun, NextBegin } from '../model/inbox.ts'
 import type { Release } from '../model/runtime.ts'
+import { tightestOf } from '../options/routes.ts'
 import { type Engine, mayShare, type Passenger } from './engine.ts'
 import { isFresh } from './pending-event.ts'
 
@@ -42,10 +43,12 @@ export class Rider implements Passenger {
     for (const { event, lease } of members) {
       if (lease?.lost.aborted === true || engine.seenDone.has(event.id)) return undefined
     }
+    const { options } = engine
+    const limits = options.routes === undefined ? options : tightestOf(options, members)
     return {
       claim: { kind: 'fresh', events: members.map(({ event }) => event) },
       waitMs: LEAST_WAIT_MS,
-      budgetMs: signals.bounded(engine.options.deadlineMs),
+      budgetMs: signals.bounded(limits.deadlineMs),
     }
   }
 

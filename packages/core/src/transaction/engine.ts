@@ -13,8 +13,22 @@ import type { LateReleases } from './release-later.ts'
 
 /** The user's function, for one event or for all events of a transaction. */
 export type HandlerCall =
-  | { readonly kind: 'single'; readonly handler: Handler<unknown, unknown> }
-  | { readonly kind: 'batch'; readonly handler: BatchHandler<unknown, unknown> }
+  | ({ readonly kind: 'single' } & Calls<Handler<unknown, unknown>>)
+  | ({ readonly kind: 'batch' } & Calls<BatchHandler<unknown, unknown>>)
+
+interface Calls<Function> {
+  readonly handler: Function
+  /** Of a guard with `on`: in place of the handler. */
+  readonly byType?: ReadonlyMap<string, Function> | undefined
+}
+
+/** The user's function for an event. */
+export function handlerOf<Function>(
+  { byType, handler }: Calls<Function>,
+  { type }: Pick<InFlightEvent, 'type'>,
+): Function {
+  return (type === undefined ? undefined : byType?.get(type)) ?? handler
+}
 
 /** A run that waits for a slot, and that may begin behind the COMMIT of another run. */
 export interface Passenger extends Ticket {

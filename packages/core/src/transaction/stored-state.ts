@@ -4,6 +4,7 @@ import { ConflictError, roundedHint } from '../model/errors.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { Known } from '../model/inbox.ts'
 import { isConflict } from '../model/state-machine.ts'
+import { optionsOf } from '../options/routes.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import type { Engine } from './engine.ts'
 import type { PendingEvent, Phase } from './pending-event.ts'
@@ -45,7 +46,8 @@ export async function fromStoredState(
       }
     case 'waiting':
       if (!(known.remainingMs <= 0)) {
-        const delayMs = clampedMs(known.remainingMs, engine.options.retry.maxMs)
+        const { maxMs } = optionsOf(engine.options, member).retry
+        const delayMs = clampedMs(known.remainingMs, maxMs)
         return { kind: 'outcome', outcome: { kind: 'not-due', delayMs, cause: 'not-due' } }
       }
       return { kind: 'phase', phase: known.alone ? 'alone' : 'due' }

@@ -20,12 +20,13 @@ import {
 } from '../model/errors.ts'
 import { addTime, type InFlightEvent } from '../model/in-flight-event.ts'
 import type { CommitAnswer } from '../model/inbox.ts'
-import type { BatchHandler, Handler } from '../options/options.ts'
+import { tightestOf } from '../options/routes.ts'
 import { nextOf } from './chain.ts'
-import type { Engine } from './engine.ts'
+import { type Engine, type HandlerCall, handlerOf } from './engine.ts'
 import { attemptOf, claimOf, eventFor, type PendingEvent } from './pending-event.ts'
 import { LATE, misbegun, type PartRequest, type Running, toRunning } from './running.ts'
 import type { TransactionEnd, TransactionFailure } from './transaction-end.ts'
+import { inRunsOfType } from './type-runs.ts'
 
 /** Runs one transaction over one or more events: claim their rows, run the handler for each, commit. */
 export async function runTransaction(
@@ -35,8 +36,10 @@ export async function runTransaction(
   const { runtime } = engine.options
   const { aboard } = request
   const askedAtMs = aboard?.askedAtMs ?? runtime.monotonic()
-  const budgetMs = request.signals.bounded(engine.options.deadlineMs)
   const { members, waitMs } = request
+  const { options } = engine
+  const limits = options.routes && tightestOf(options, membersOf(members))
+  const budgetMs = request.signals.bounded((limits ?? options).deadlineMs)
   const { seenDone } = engine
   let likelyDone = request.claim === undefined
   for (const { member } of members) likelyDone &&= seenDone.has(member.event.id)
@@ -59,9 +62,7 @@ export async function runTransaction(
   try {
     const { call } = engine
     const failed =
-      call.kind === 'single'
-        ? await runOneByOne(running, call.handler)
-        : await runTogether(running, call.handler)
+      call.kind === 'single' ? await runOneByOne(running, call) : await runTogether(running, call)
     if (failed !== undefined) return endOf(running, failed)
     const answer = await commit(running)
     return endOf(running, answer.kind === 'committed' ? undefined : commitFailure(running, answer))
@@ -80,6 +81,8 @@ function endOf(running: Running, failure: TransactionFailure | undefined): Trans
   return { kind: 'committed', claimed, unclaimed, results: running.results ?? NONE }
 }
 
+type Single = Extract<HandlerCall, { kind: 'single' }>
+
 const membersOf = (pending: readonly PendingEvent[]): readonly InFlightEvent[] =>
   pending.map(({ member }) => member)
 
@@ -87,15 +90,12 @@ const membersOf = (pending: readonly PendingEvent[]): readonly InFlightEvent[] =
 const NONE: ReadonlyMap<EventId, never> = new Map<EventId, never>()
 
 /** Handlers of one transaction run one after the other, because row locks do not protect a transaction from itself. */
-function runOneByOne(
-  running: Running,
-  handler: Handler<unknown, unknown>,
-): Promise<TransactionFailure | undefined> {
+function runOneByOne(running: Running, call: Single): Promise<TransactionFailure | undefined> {
   return new Promise((resolve, reject) => {
     const limits = new HandlerLimits(scopeOf(running))
     const runNext = (at: number): void => {
       const pending = running.claimed[at] as PendingEvent
-      limits.run(runOf(running, pending, handler), (end) => {
+      limits.run(runOf(running, pending, call), (end) => {
         try {
           const ran = at + 1
           const failure = afterOne(running, { end, pending, ran })
@@ -115,9 +115,16 @@ function runOneByOne(
   })
 }
 
-function scopeOf({ engine, hold, signals, transaction }: Running): HandlerScope {
-  return { options: engine.options, signals, hold, transaction, txWatch: engine.txWatch }
+function scopeOf(running: Running): HandlerScope {
+  const { claimed, engine, hold, signals, transaction, unclaimed } = running
+  const { options } = engine
+  const limits = options.routes && tightestOf(options, membersOf([...claimed, ...unclaimed]))
+  return { options: limits ?? options, signals, hold, transaction, txWatch: engine.txWatch }
 }
+
+/** Whether the time of the transaction was that of several events, also of those that it did not get. */
+const isTimeShared = ({ claimed, engine, unclaimed }: Running): boolean =>
+  claimed.length > 1 || (engine.options.routes !== undefined && unclaimed.length > 0)
 
 /** Undefined: the inbox stores no messages. */
 function outboxOf(running: Running, events: readonly PendingEvent[]): RunOutbox | undefined {
@@ -133,21 +140,21 @@ function outboxOf(running: Running, events: readonly PendingEvent[]): RunOutbox 
 function runOf(
   running: Running,
   pending: PendingEvent,
-  handler: Handler<unknown, unknown>,
+  call: Single,
 ): HandlerRun<GuardEvent<unknown>> {
   const { engine } = running
-  const { event, lease, refusal } = pending.member
+  const { event, lease, refusal, type } = pending.member
   const attempt = attemptOf(pending)
   return {
     outbox: outboxOf(running, [pending]),
     leaseLost: lease?.lost,
     hasNext: pending !== running.claimed.at(-1),
-    about: { attempt, idempotencyKey: event.id, key: event.key },
+    about: { attempt, idempotencyKey: event.id, key: event.key, type },
     toEvent: () => {
       if (refusal !== undefined) throw refusal as Error
       return eventFor(engine, pending, attempt)
     },
-    handler,
+    handler: call.byType === undefined ? call.handler : handlerOf(call, pending.member),
   }
 }
 
@@ -168,7 +175,7 @@ interface OneResult extends RunResult {
 
 async function runTogether(
   running: Running,
-  handler: BatchHandler<unknown, unknown>,
+  call: Extract<HandlerCall, { kind: 'batch' }>,
 ): Promise<TransactionFailure | undefined> {
   const { claimed, engine } = running
   const leaseLost = AbortSignal.any(claimed.flatMap(({ member }) => member.lease?.lost ?? []))
@@ -179,6 +186,7 @@ async function runTogether(
     return making.some(isPromise) ? Promise.all(making) : (making as Events)
   }
   const outbox = outboxOf(running, claimed)
+  const handler = call.byType === undefined ? call.handler : inRunsOfType(call, claimed)
   const end = await runHandler(scopeOf(running), { leaseLost, toEvent: toEvents, handler, outbox })
   for (const pending of claimed) pending.handlerMs = end.handlerMs
   const lost = claimed.find(({ member }) => member.lease?.lost.aborted === true)
@@ -232,7 +240,7 @@ function failureOf(
   }
   if (end.kind === 'drained') return { kind: 'drained', ended: end.ended }
   if (end.kind === 'deadline') {
-    if (running.claimed.length > 1) return { kind: 'budget' }
+    if (isTimeShared(running)) return { kind: 'budget' }
     return { kind: 'handler', pending, error: end.error }
   }
   const error = end.kind === 'threw' ? end.error : undefined
@@ -254,15 +262,15 @@ function failureOf(
 
 /** A lost connection says nothing about the event, unless the store ended it because the handlers took too long. */
 function lostConnection(
-  { claimed, transaction }: Running,
+  running: Running,
   pending: PendingEvent | undefined,
   error: unknown,
 ): TransactionFailure {
-  const late = transaction.outOfTime?.(error)
+  const late = running.transaction.outOfTime?.(error)
   if (late === undefined) {
     return { kind: 'store', error: error ?? new Error('the connection was lost') }
   }
-  return claimed.length > 1 ? { kind: 'budget' } : { kind: 'handler', pending, error: late }
+  return isTimeShared(running) ? { kind: 'budget' } : { kind: 'handler', pending, error: late }
 }
 
 /**

@@ -1,4 +1,5 @@
 import type { Burial, Failure, InboxTransaction } from '../model/inbox.ts'
+import { optionsOf } from '../options/routes.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import { callerFailure, decideRetry } from '../settlement/retry-rule.ts'
 import type { Engine } from './engine.ts'
@@ -19,7 +20,7 @@ export async function recordFailure(
     await transaction?.rollback()
     return callerFailure(attempt, error)
   }
-  const decision = decideRetry(engine.options, attempt, error)
+  const decision = decideRetry(optionsOf(engine.options, pending.member), attempt, error)
   const { event } = pending.member
   const verdict = { event, token: pending.counted?.token, attempt, error }
   if (decision.kind === 'bury') {

@@ -217,6 +217,7 @@ function refused({ error, reason }: Of<'dead-letter'>): Outcome {
     case 'fatal':
     case 'attempts-spent':
     case 'no-verdict':
+    case 'unknown-type':
       return problem('failed')
   }
 }

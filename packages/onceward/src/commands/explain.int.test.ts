@@ -2,6 +2,7 @@ import { createGuard, FatalError } from '@onceward/core'
 import { toDelivery } from '@onceward/core/memory'
 import { eventIdOf } from '@onceward/core/ports'
 import { postgresLeases } from '@onceward/postgres'
+import { pgInbox } from '@onceward/postgres/pg'
 import { silent } from '@onceward/testing/conformance'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { answer, cli } from '../fixtures/cli.ts'
@@ -171,4 +172,33 @@ describe('of a guard with leases in PostgreSQL alone, the foretold answer is tha
     expect(runs).toBe(foretold === 'run 2' ? 1 : 0)
     await guard.close()
   })
+})
+
+test('the type of a message is named, of an event and of a message that no handler is for', async () => {
+  const typed = (type: string) => toDelivery({}, { headers: { type, 'idempotency-key': type } })
+  const guard = createGuard({
+    ...{ consumer: 'orders', inbox: pgInbox(at.pool), logger: silent },
+    on: {
+      'order.placed': {
+        handler: () => {
+          throw new FatalError('no')
+        },
+      },
+    },
+  })
+  await guard.process(typed('order.placed'))
+  await guard.process(typed('order.lost'))
+  await guard.close()
+  const ask = (key: string) => answer<Told>(['explain', key, '--consumer', 'orders'], at)
+  expect(await ask('order.placed')).toMatchObject({ type: 'order.placed' })
+  expect((await ask('order.lost')).chapters).toMatchObject([
+    {
+      what: expect.stringContaining('unknown-type'),
+      detail: expect.stringMatching(/"order\.lost"/),
+    },
+  ])
+  const letters = ['dead-letters', 'list', '--reason', 'unknown-type']
+  const { letters: lost } = await answer<{ letters: readonly { id: string }[] }>(letters, at)
+  const shown = await cli(['dead-letters', 'show', lost[0]?.id ?? ''], at)
+  expect(shown.stdout).toMatch(/^.*type.* +order\.lost$/m)
 })

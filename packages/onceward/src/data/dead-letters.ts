@@ -1,3 +1,4 @@
+import { messageTypeOf } from '@onceward/core/ports'
 import { escapeText, readNamed, UnreadableError } from '@onceward/postgres/operator'
 import type { Database, Query } from './database.ts'
 import { ms } from './database.ts'
@@ -39,6 +40,8 @@ export interface DeadLetterSummary {
 
 /** A dead letter with its message, whose body may be cut. */
 export interface DeadLetter extends DeadLetterSummary {
+  /** Where senders write it. The guard may read another place. */
+  readonly type?: string | undefined
   readonly source: Readonly<Record<string, unknown>>
   readonly properties: Readonly<Record<string, unknown>>
   readonly headers: Readonly<Record<string, string>>
@@ -213,16 +216,19 @@ export async function deadLetterOf(
   if (row === undefined) return undefined
   const { source, properties, headers, body, bodyParts, ...summary } = row
   const stored = Buffer.from(body, 'base64')
-  return readNamed(row, async () => ({
-    ...summary,
-    source: JSON.parse(source),
-    properties: fromBase64Json(properties),
-    headers: fromBase64Json(headers),
-    body: bodyParts === 0 ? stored : await readParts(query, quoted, { ...row, maxBytes }),
-  }))
+  return readNamed(row, async () => {
+    const message = {
+      source: JSON.parse(source),
+      headers: fromBase64Json(headers),
+      body: bodyParts === 0 ? stored : await readParts(query, quoted, { ...row, maxBytes }),
+    }
+    const type = messageTypeOf(message)
+    return { ...summary, ...message, type, properties: fromBase64Json(properties) }
+  })
 }
 
-const fromBase64Json = (text: string) => JSON.parse(Buffer.from(text, 'base64').toString())
+export const fromBase64Json = (text: string): Readonly<Record<string, string>> =>
+  JSON.parse(Buffer.from(text, 'base64').toString())
 
 interface Parts {
   readonly id: string

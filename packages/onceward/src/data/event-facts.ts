@@ -1,7 +1,8 @@
-import { sentId } from '@onceward/core/ports'
+import { messageTypeOf, sentId } from '@onceward/core/ports'
 import { escapeText } from '@onceward/postgres/operator'
 import type { InspectedEvent } from '@onceward/redis/operator'
 import { type Database, ms, type Query } from './database.ts'
+import { fromBase64Json } from './dead-letters.ts'
 import { mayReadOutbox, messagesOf, type StoredMessage } from './outbox.ts'
 
 /** A row of `processed_events`. */
@@ -76,6 +77,8 @@ export interface EventFacts {
   readonly registration: Registration | undefined
   readonly row: EventRow | undefined
   readonly trouble: Trouble | undefined
+  /** Of the stored message, where senders write it. The guard may read another place. */
+  readonly type?: string | undefined
   /** What the handler returned, as JSON text. */
   readonly result: string | undefined
   readonly refused: readonly RefusedMessage[]
@@ -133,6 +136,7 @@ export async function readFacts(
          published, ${ms('discarded_at')} as "discardedAtMs", reason, error, key, tenant, source, body_bytes as "bodyBytes"
        from ${quoted}.failed_events where event_id = $1::uuid`,
     ),
+    type: await readType(query, quoted, id),
     result: (
       await first<{ readonly result: string }>(
         `select result::text as result from ${quoted}.event_results where event_id = $1::uuid`,
@@ -147,6 +151,25 @@ export async function readFacts(
     ),
     lease: await readLease(query, quoted, id),
   }
+}
+
+/** A type stands near the beginning of a body. */
+const MOST_BYTES = 64 * 1024
+
+async function readType(query: Query, quoted: string, id: string): Promise<string | undefined> {
+  const [row] = await query<{ readonly source: string; headers: string; body: string }>(
+    `select source, encode(headers, 'base64') as headers,
+       encode(substring(body from 1 for ${MOST_BYTES}), 'base64') as body
+     from ${quoted}.failed_events where event_id = $1::uuid and headers is not null and source is not null`,
+    [id],
+  )
+  if (row === undefined) return undefined
+  const body = Buffer.from(row.body, 'base64')
+  return messageTypeOf({
+    source: JSON.parse(row.source),
+    headers: fromBase64Json(row.headers),
+    body,
+  })
 }
 
 async function readSent(

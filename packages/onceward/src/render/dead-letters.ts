@@ -57,6 +57,7 @@ export function deadLetterText(letter: DeadLetter, body: ShownBody, { style }: S
     ['kind', letter.kind === 'event' ? 'buried event' : 'refused message'],
     ['key', letter.key ?? '–'],
     ...(letter.tenant === null ? [] : ([['tenant', letter.tenant]] as const)),
+    ...(letter.type === undefined ? [] : ([['type', letter.type]] as const)),
     ['reason', letter.reason],
     [
       letter.kind === 'event' ? 'attempts' : 'refused',

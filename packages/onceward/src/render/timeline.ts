@@ -8,7 +8,7 @@ export function timelineText(
   { chapters, facts, next, state }: Timeline,
   { style }: Pick<Output, 'style'>,
 ): string {
-  const { consumer, id, key, nowMs, registration, tenant } = facts
+  const { consumer, id, key, nowMs, registration, tenant, type } = facts
   const window =
     registration === undefined
       ? 'no guard of this consumer has ever started here with an inbox'
@@ -17,6 +17,7 @@ export function timelineText(
     ['event', id],
     ['key', key === '' ? '–' : key],
     ...(tenant === undefined ? [] : ([['tenant', tenant]] as const)),
+    ...(type === undefined ? [] : ([['type', type]] as const)),
     ['consumer', `${consumer || '–'} (${window})`],
     ['state', state],
     ...redisField(facts),

@@ -79,7 +79,7 @@ export function count(
       const row = rows.get(event.id)
       if (row === undefined) return { event, answer: { kind: 'changed' } }
       if (!locked.has(event.id)) return { event, answer: { kind: 'held' } }
-      return { event, answer: answerOf(row, run, maxAttempts) }
+      return { event, answer: answerOf(row, run, event.maxAttempts ?? maxAttempts) }
     })
     await writeCounts(context, connection, decided)
     return decided.map(({ answer }) => answer)

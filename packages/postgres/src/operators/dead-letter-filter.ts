@@ -33,7 +33,12 @@ const FIELDS: KnownNames<DeadLetterFilter> = {
 }
 const REASONS: Readonly<Record<DeadLetterReason, true>> = {
   ...{ fatal: true, 'attempts-spent': true, 'no-verdict': true, 'invalid-payload': true },
-  ...{ 'fingerprint-mismatch': true, 'missing-event-key': true, takeover: true },
+  ...{
+    'fingerprint-mismatch': true,
+    'missing-event-key': true,
+    'unknown-type': true,
+    takeover: true,
+  },
 }
 /** The fields that select dead letters; `limit` does not. */
 const NARROWING: readonly Field[] = ['consumer', 'reason', 'kind', 'since', 'until']

@@ -178,11 +178,12 @@ export class RedisInboxSession implements InboxSession<RedisTransaction> {
     events: readonly IdentifiedEvent[],
     run: 'together' | 'alone',
   ): Promise<readonly CountAnswer[]> {
-    const { maxAttempts } = this.#parts.registration
-    return this.#change(events, ({ isLocked, stored }, _, nowMs): Decision<CountAnswer> => {
+    const { registration } = this.#parts
+    return this.#change(events, ({ isLocked, stored }, index, nowMs): Decision<CountAnswer> => {
       if (!isTrouble(stored)) return { answer: { kind: 'changed' } }
       if (isLocked) return { answer: { kind: 'held' } }
       const { noVerdicts } = stored
+      const { maxAttempts = registration.maxAttempts } = events[index] as IdentifiedEvent
       const known = knownOf(stored, nowMs)
       const decision = decideCount(known, { noVerdicts, run, maxAttempts })
       const ifLocked = { kind: 'held' } as const

@@ -127,6 +127,23 @@ export function attemptTests<Tx>(open: Open<Tx>): void {
       expect(letter?.delivery.body).toEqual(event.delivery.body)
     })
 
+    it('counts the attempts of an event that has a maximum of its own by that', async () => {
+      await using opened = await open()
+      const { steps, subject } = opened
+      const [few, many] = [await steps.suspect(newEvent()), await steps.suspect(newEvent())]
+      for (let attempt = 2; attempt <= MAX_ATTEMPTS; attempt += 1)
+        await steps.countAlone(many.event)
+      await subject.pass(NOT_YOUNG_MS)
+      const events = [
+        { ...few.event, maxAttempts: 1 },
+        { ...many.event, maxAttempts: MAX_ATTEMPTS + 1 },
+      ]
+      expect(await steps.session.count(events, 'alone')).toMatchObject([
+        { kind: 'buried', reason: 'attempts-spent', attempt: 1 },
+        { kind: 'counted', attempt: MAX_ATTEMPTS + 1 },
+      ])
+    })
+
     it('buries an event after three times the maximum of attempts without a verdict', async () => {
       await using opened = await open()
       const { steps, subject } = opened

@@ -59,6 +59,7 @@ const KIND_AFTER: Readonly<Record<Exclude<Consequence, 'reconnects'>, string>> =
 const RIGHT: Readonly<Partial<Record<Name, unknown>>> = {
   skip: false,
   split: ['bad'],
+  type: 'good',
   schema: { value: 'bad' },
   eventKey: 'bad',
   tenant: 'shop',

@@ -29,12 +29,13 @@ const TOLD = {
 
 /** @param isShort - Beside its dead letter, which shows the rest. */
 export function story({ chapters, facts: known, next, state }, { isShort = false } = {}) {
-  const { consumer, id, key, nowMs, redis, tenant } = known
+  const { consumer, id, key, nowMs, redis, tenant, type } = known
   const until = next.untilMs === undefined ? [] : [', not before ', instant(next.untilMs, nowMs)]
   const about = [
     ['Event', id],
     ['Key', key === '' ? '–' : key],
     ...(tenant === undefined ? [] : [['Tenant', tenant]]),
+    ...(type === undefined ? [] : [['Type', type]]),
     ['Consumer', consumer],
     ['State', state],
     ...(redis === undefined

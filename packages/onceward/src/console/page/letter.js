@@ -56,6 +56,7 @@ function about(letter, id) {
       ['Consumer', letter.consumer],
       ['Kind', letter.kind === 'event' ? 'buried event' : 'message that never became an event'],
       ...(letter.tenant === null ? [] : [['Tenant', letter.tenant]]),
+      ...(letter.type === undefined ? [] : [['Type', letter.type]]),
       ['Attempts', String(letter.attempts)],
       ['First failed', instant(letter.firstFailedAtMs, now)],
       ['Last failed', instant(letter.lastFailedAtMs, now)],
