@@ -29,7 +29,7 @@ const NAMES_MS = 600_000
  * long as there are more.
  */
 export class Receiver implements PullSource<Received> {
-  readonly most = Number.POSITIVE_INFINITY
+  readonly most: number = Number.POSITIVE_INFINITY
   readonly #options: ReceiverOptions
   readonly #claims: Claims
   readonly #reading = new Set<readonly string[]>()

@@ -20,7 +20,7 @@ const EMPTY_PAUSE_MS = 200
 
 /** Long polls of a queue (trap T16: one transient error silently ends a naive poll loop). */
 export class Receiver implements PullSource<Received> {
-  readonly most = ENTRIES
+  readonly most: number = ENTRIES
   readonly #options: ReceiverOptions
   #polls = 0
   /** Polls wanted at once: one more whenever a poll brought something, one while the queue is empty. */
