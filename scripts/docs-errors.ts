@@ -40,6 +40,11 @@ const ERRORS: Readonly<Record<ErrorCode, ErrorDoc>> = {
     remedy:
       'Compare the payloads: the key resolver is too coarse, or the producer uses a key twice. `fingerprint` can leave fields out.',
   },
+  ONCEWARD_IN_PROGRESS: {
+    name: 'InProgressError',
+    when: 'Thrown by `once`: another call with the key is running, or an event with the key waits for its retry.',
+    remedy: 'Call again after `afterMs` with the same key, or leave the work to the other call.',
+  },
   ONCEWARD_LEASE_LOST: {
     name: 'LeaseLostError',
     when: 'Another owner may have taken the event over while the handler ran.',

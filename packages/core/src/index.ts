@@ -4,6 +4,7 @@ import './support/node-version.ts'
 
 // The guard: what one makes, and what it does with a delivery.
 export { createBatchGuard, createGuard } from './guard/guard.ts'
+export { type OnceCall, once } from './edge/once.ts'
 export type { Guard, ProcessOptions } from './model/guard-port.ts'
 export type {
   DecodedDelivery,
@@ -91,6 +92,7 @@ export {
   MissingKeyError,
   UnknownTypeError,
   ConflictError,
+  InProgressError,
   LeaseLostError,
   DeadlineExceededError,
   CommitUnknownError,

@@ -1,5 +1,6 @@
 import { expectTypeOf } from 'vitest'
 import { z } from 'zod'
+import { once } from '../edge/once.ts'
 import { memoryInbox } from '../memory/index.ts'
 import { header } from '../messages/resolvers.ts'
 import type { Delivery, GuardEvent } from '../model/delivery.ts'
@@ -194,3 +195,17 @@ createGuard({ consumer: 'orders', inbox, on: { a: { handler: () => {} } } }, () 
 createGuard({ consumer: 'orders', inbox, schema, on: { a: { handler: () => {} } } })
 // @ts-expect-error a type without its handler
 createGuard({ consumer: 'orders', inbox, on: { a: { schema } } })
+
+// `once` asks for the payload of the handler and answers its result.
+const reports = createGuard({ consumer: 'reports', inbox, schema: shipment }, async () => ({
+  rows: 3,
+}))
+expectTypeOf(once(reports, { key: 'k', payload: { shipmentId: 's' } })).toEqualTypeOf<
+  Promise<{ rows: number }>
+>()
+// @ts-expect-error another payload
+void once(reports, { key: 'k', payload: { orderId: 'o' } })
+// @ts-expect-error no payload
+void once(reports, { key: 'k' })
+declare const unnamed: Guard
+expectTypeOf(once(unnamed, { key: 'k' })).toEqualTypeOf<Promise<unknown>>()

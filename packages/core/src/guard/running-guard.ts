@@ -12,11 +12,12 @@ import { endsWithin, track } from '../concurrency/timeout.ts'
 import { eventIdOf } from '../identity/event-id.ts'
 import type { Publish } from '../model/dead-letter.ts'
 import type { Delivery } from '../model/delivery.ts'
-import { describeError } from '../model/errors.ts'
+import { ConfigurationError, describeError } from '../model/errors.ts'
 import type { PartitionAnswer, PartitionClaim } from '../model/fence.ts'
 import type {
   Availability,
   Backlog,
+  CallerEvent,
   GuardOutage,
   GuardPort,
   GuardSettings,
@@ -41,6 +42,7 @@ import {
 } from '../settlement/publish-dead-letter.ts'
 import type { HandlerCall } from '../transaction/engine.ts'
 import { Fence } from '../transaction/partition-fence.ts'
+import { callerOptions, storesWith } from './as-caller.ts'
 import { createStoreOpener, isOfLeases } from './open-stores.ts'
 import { settingsOf } from './resolve-options.ts'
 import { watch } from './watch.ts'
@@ -67,8 +69,7 @@ export class RunningGuard implements GuardPort {
   readonly #openStores: () => Promise<OpenStores>
   readonly #publisher: DeadLetterPublisher
   readonly #runs = new RunCount()
-  readonly #shared: GuardParts
-  readonly #settlingParts: SettlingParts
+  readonly #parts: GuardParts & SettlingParts
   readonly #deadLetters = new Set<Promise<unknown>>()
   readonly #closing = new AbortController()
   readonly #unwatch: () => void
@@ -92,12 +93,12 @@ export class RunningGuard implements GuardPort {
     this.#openStores = createStoreOpener(options, call, this.#breaker)
     this.#publisher = createDeadLetterPublisher(options, this.#closing.signal)
     const [breaker, inFlight] = [this.#breaker, createInFlight(options.runtime)]
-    this.#shared = { options, call, breaker, inFlight, publisher: this.#publisher }
+    const shared = { options, call, breaker, inFlight, publisher: this.#publisher }
     const onSettled: SettlingParts['onSettled'] = ({ kind }) => {
       this.#inHand -= 1
       if (kind === 'parked') this.#background?.wake()
     }
-    this.#settlingParts = { ...this.#shared, onSettled }
+    this.#parts = { ...shared, onSettled }
     this.#unwatch = watch(options, this, () => ({ inHand: this.#inHand, stores: this.#stores }))
   }
 
@@ -132,21 +133,24 @@ export class RunningGuard implements GuardPort {
   async run(deliveries: readonly Delivery[], hooks: RunHooks = {}): Promise<readonly Settlement[]> {
     this.#runs.start()
     try {
-      const settling = new CallSettlements(this.#settlingParts, deliveries, hooks)
+      const parts = hooks.caller === undefined ? this.#parts : this.#partsFor(hooks.caller)
+      const settling = new CallSettlements(parts, deliveries, hooks)
       this.#inHand += deliveries.length
       const signals = this.#signals(hooks)
-      const { endProbe, stores } = signals.isStopping()
+      const { endProbe, stores: opened } = signals.isStopping()
         ? { stores: closing() }
         : (this.#openNow() ?? (await this.#openOrOutcome()))
-      if ('kind' in stores) {
-        settling.settleAll(stores)
+      if ('kind' in opened) {
+        settling.settleAll(opened)
         return settling.settlements
       }
-      const isSplit = this.#options.split !== undefined
-      const received = isSplit ? withItems(this.#options, stores, deliveries) : deliveries
+      const { options } = parts
+      const stores = hooks.caller === undefined ? opened : storesWith(opened, options)
+      const isSplit = options.split !== undefined
+      const received = isSplit ? withItems(options, stores, deliveries) : deliveries
       const observe = settling.observerWith(stores, received)
       const observeItem = settling.itemObserverWith(stores)
-      const processing = startProcessing(this.#shared, {
+      const processing = startProcessing(parts, {
         ...{ stores, signals, observe, observeItem, isResultRead: hooks.needsResult },
       })
       await processDeliveries(processing, received)
@@ -156,6 +160,15 @@ export class RunningGuard implements GuardPort {
     } finally {
       this.#runs.end()
     }
+  }
+
+  #partsFor(caller: CallerEvent): GuardParts & SettlingParts {
+    if (this.#parts.call.kind === 'batch') {
+      throw new ConfigurationError(
+        'Expected a guard made by createGuard: the handler of createBatchGuard answers nothing for one event.',
+      )
+    }
+    return { ...this.#parts, options: callerOptions(this.#options, caller) }
   }
 
   publishDeadLetter(
@@ -225,7 +238,7 @@ export class RunningGuard implements GuardPort {
 
   async #close(): Promise<void> {
     this.#closing.abort()
-    const { deadlineMs } = this.#options
+    const { deadlineMs } = this.settings
     const ended = Promise.all([this.#background?.stop(), this.#runs.idle()])
     // The deadline bounds every function of the user. A store may still not have answered.
     if (!(await endsWithin(this.runtime, ended, deadlineMs + ABORT_GRACE_MS))) {
@@ -283,7 +296,7 @@ export class RunningGuard implements GuardPort {
   }
 
   #backgroundOf(stores: OpenInbox): Background {
-    return { ...this.#shared, stores: { ...stores, leases: undefined } }
+    return { ...this.#parts, stores: { ...stores, leases: undefined } }
   }
 
   #signals({ abort, budgetMs, stop }: RunHooks): StopSignals {

@@ -8,6 +8,7 @@ export const ERROR_CODES = [
   'ONCEWARD_MISSING_KEY',
   'ONCEWARD_UNKNOWN_TYPE',
   'ONCEWARD_CONFLICT',
+  'ONCEWARD_IN_PROGRESS',
   'ONCEWARD_LEASE_LOST',
   'ONCEWARD_DEADLINE_EXCEEDED',
   'ONCEWARD_COMMIT_UNKNOWN',
@@ -89,6 +90,19 @@ export class ConflictError extends OncewardError {
   readonly code = 'ONCEWARD_CONFLICT'
 }
 
+/** Thrown by `once`: the key has no answer yet. */
+export class InProgressError extends OncewardError {
+  static override readonly name: string = 'InProgressError'
+  readonly code = 'ONCEWARD_IN_PROGRESS'
+  /** Milliseconds until another call may find the answer. */
+  readonly afterMs: number
+
+  constructor(message: string, options: ErrorOptions & { readonly afterMs: number }) {
+    super(message, options)
+    this.afterMs = options.afterMs
+  }
+}
+
 /** Names a cause of a conflict that lies in the body. Undefined: none is known. */
 export const roundedHint = (path: string | undefined): string =>
   path === undefined
@@ -156,6 +170,7 @@ const CLASSES: ReadonlyMap<unknown, unknown> = new Map<ErrorCode, unknown>([
   ['ONCEWARD_MISSING_KEY', MissingKeyError],
   ['ONCEWARD_UNKNOWN_TYPE', UnknownTypeError],
   ['ONCEWARD_CONFLICT', ConflictError],
+  ['ONCEWARD_IN_PROGRESS', InProgressError],
   ['ONCEWARD_LEASE_LOST', LeaseLostError],
   ['ONCEWARD_DEADLINE_EXCEEDED', DeadlineExceededError],
   ['ONCEWARD_COMMIT_UNKNOWN', CommitUnknownError],

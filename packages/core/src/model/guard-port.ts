@@ -22,7 +22,7 @@ declare const TYPES: unique symbol
  * The guard as its user sees it.
  *
  * @typeParam Payload - What its handler gets.
- * @typeParam Result - What its handler returns.
+ * @typeParam Result - What its handler returns: what `once` answers.
  */
 export interface Guard<Payload = unknown, Result = unknown> {
   /** For the compiler alone. */
@@ -70,7 +70,19 @@ export interface GuardSettings {
   readonly lanesAreUsers: boolean
 }
 
+/** Which event the caller means, in place of what the resolvers of the guard find. */
+export interface CallerEvent {
+  readonly key: string
+  readonly tenant?: string | undefined
+  readonly type?: string | undefined
+}
+
 export interface RunHooks extends ProcessOptions {
+  /**
+   * The caller waits for the outcome of its one event, whose body is JSON, and calls again itself: a failed run leaves nothing
+   * behind. Only a handler for single events has an answer: for another guard the call rejects.
+   */
+  readonly caller?: CallerEvent | undefined
   /** Called once per delivery as soon as its settlement is known, in any order. */
   readonly onSettlement?: ((index: number, settlement: Settlement) => void) | undefined
   /** When aborted, no more runs start. Deliveries that have not started answer `abandon: closing`. */
