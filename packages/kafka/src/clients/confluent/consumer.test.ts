@@ -160,6 +160,25 @@ describe('the consumer of confluent', () => {
     expect(calls.at(-1)).toBe('unassign 0@')
   })
 
+  // Red without the answer: librdkafka waits for it, so the disconnect does not end, and the member keeps its partitions.
+  test.each([
+    { code: ASSIGN, before: [] },
+    { code: REVOKE, before: ['assign 0@5'] },
+  ])('a rebalance that is under way at the close is answered: $code', async ({ code, before }) => {
+    const ended = Promise.withResolvers<void>()
+    const isHeld = { onAssigned: () => ended.promise }
+    const { calls, consumer, rebalance } = await connected(
+      code === ASSIGN ? isHeld : { onRevoked: () => ended.promise },
+    )
+    if (code === REVOKE) await rebalance(ASSIGN, 0)
+    await rebalance(code, 0)
+    const closing = consumer.close()
+    ended.resolve()
+    await closing
+    await turns()
+    expect(calls).toEqual([...before, 'unassign all', 'disconnect'])
+  })
+
   test('a commit counts when the broker has confirmed it', async () => {
     const { commits, consumer, rebalance, tell } = await connected()
     await rebalance(ASSIGN, 0)

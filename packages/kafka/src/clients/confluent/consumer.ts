@@ -229,6 +229,7 @@ export class ConfluentConsumer implements PulledConsumer {
     this.#isClosing = true
     this.#wake()
     await this.#turn.catch(() => undefined)
+    await this.#rebalances
     while (this.#calls.size > 0) await Promise.allSettled(this.#calls)
     const native = this.#native
     if (native?.isConnected()) await answerOf<unknown>((done) => native.disconnect(done))
@@ -278,8 +279,7 @@ export class ConfluentConsumer implements PulledConsumer {
    */
   #rebalance({ code }: RdRebalance, parts: readonly RdPartition[]): void {
     if (this.#isClosing) {
-      // Without an answer the disconnect would never end.
-      this.#tell(() => this.#rd.unassign())
+      this.#answerClosing()
       return
     }
     this.#hasJoined = true
@@ -295,6 +295,11 @@ export class ConfluentConsumer implements PulledConsumer {
     })
   }
 
+  /** Without an answer the disconnect would never end, and the member would keep its partitions. */
+  #answerClosing(): void {
+    this.#tell(() => this.#rd.unassign())
+  }
+
   async #assign(parts: readonly RdPartition[]): Promise<void> {
     this.#starts = new Map(parts.map((each) => [nameOf(each), undefined]))
     await this.#events.onAssigned(parts, this.#isNewMember)
@@ -305,7 +310,7 @@ export class ConfluentConsumer implements PulledConsumer {
     })
     // After the fetch that is under way, whose records were fetched before.
     await this.#alone(() => {
-      if (this.#isClosing) return
+      if (this.#isClosing) return this.#answerClosing()
       if (this.#isEager) this.#rd.assign(starts)
       else this.#rd.incrementalAssign(starts)
       this.#tell(() => this.#rd.resume(starts))
@@ -322,7 +327,7 @@ export class ConfluentConsumer implements PulledConsumer {
       for (const each of parts) this.#owned.delete(nameOf(each))
       this.#forget(parts)
     }
-    if (this.#isClosing) return
+    if (this.#isClosing) return this.#answerClosing()
     if (this.#isEager) this.#rd.unassign()
     else this.#rd.incrementalUnassign(parts)
   }
