@@ -1,6 +1,6 @@
 import { until } from '@onceward/testing'
 import type { Testbed } from './testbed.ts'
-import type { Order, Settled } from './workers/protocol.ts'
+import type { Order, Settled, WorkerConfig } from './workers/protocol.ts'
 import type { WorkerProcess } from './workers/worker-process.ts'
 
 interface Message {
@@ -17,10 +17,13 @@ export class ManualBroker {
   readonly dead: string[] = []
   readonly #messages: Message[]
   readonly #testbed: Testbed
+  readonly #worker: Partial<WorkerConfig>
   #workers = 0
 
-  constructor(testbed: Testbed, orders: readonly Order[]) {
+  /** @param worker - The workers of this broker alone have it. */
+  constructor(testbed: Testbed, orders: readonly Order[], worker: Partial<WorkerConfig> = {}) {
     this.#testbed = testbed
+    this.#worker = worker
     this.#messages = orders.map((order) => ({ order, deliveryCount: 0, visibleAtMs: 0 }))
   }
 
@@ -43,7 +46,7 @@ export class ManualBroker {
 
   #nextWorker(): WorkerProcess {
     this.#workers += 1
-    return this.#testbed.spawn(`worker-${this.#workers}`)
+    return this.#testbed.spawn(`worker-${this.#workers}`, this.#worker)
   }
 
   #due(): Promise<readonly Message[]> {
