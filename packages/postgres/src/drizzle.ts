@@ -4,6 +4,7 @@ import type { ConsumerRegistration } from '@onceward/core/ports'
 import type { Pool } from 'pg'
 import type { Sql } from 'postgres'
 import type { Driver } from './driver/driver.ts'
+import { withConnection } from './driver/inbox-connection.ts'
 import { createInbox } from './inbox/inbox.ts'
 import { BUSINESS_OPTIONS, businessOptions } from './options.ts'
 import { checkOptions, type OrmInboxOptions } from './orm/check-options.ts'
@@ -101,16 +102,15 @@ function onNodePostgres<Tx>(
   options: DrizzleInboxOptions,
 ): Inbox<Tx> {
   checkOptions('drizzleInbox', options)
-  return {
-    open: async (registration) => {
-      const { pgLibraryInbox } = await import('./orm/pg-library-inbox.ts')
-      const library = {
-        pool,
-        toTransaction: (guarded: object) => drizzleOnPg<Tx>(session, guarded),
-      }
-      return pgLibraryInbox('drizzleInbox', library, options).open(registration)
-    },
+  const open: Inbox<Tx>['open'] = async (registration) => {
+    const { pgLibraryInbox } = await import('./orm/pg-library-inbox.ts')
+    const library = {
+      pool,
+      toTransaction: (guarded: object) => drizzleOnPg<Tx>(session, guarded),
+    }
+    return pgLibraryInbox('drizzleInbox', library, options).open(registration)
   }
+  return withConnection({ open }, options)
 }
 
 function onPostgresJs<Tx>(
@@ -127,14 +127,13 @@ function onPostgresJs<Tx>(
     begin: (request: OrmBegin) => beginOnPostgresJs<Tx>(session, sql, request),
   }
   const parts = { client, pool: sql, poolSize: sql.options.max, settings }
-  return {
-    open: async (registration) => {
-      const statements = isOwn ? await pgStatements(options, registration) : undefined
-      const toDriver = ({ runtime }: ConsumerRegistration): Driver<Tx> =>
-        ormDriver({ ...parts, runtime, own: statements ?? postgresJsStatements(sql, runtime) })
-      return createInbox(toDriver, options).open(registration)
-    },
+  const open: Inbox<Tx>['open'] = async (registration) => {
+    const statements = isOwn ? await pgStatements(options, registration) : undefined
+    const toDriver = ({ runtime }: ConsumerRegistration): Driver<Tx> =>
+      ormDriver({ ...parts, runtime, own: statements ?? postgresJsStatements(sql, runtime) })
+    return createInbox(toDriver, options).open(registration)
   }
+  return withConnection({ open }, options)
 }
 
 /** The guard's own statements over the pool of pg that the user has named. */

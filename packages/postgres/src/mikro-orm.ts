@@ -7,6 +7,7 @@ import type { Pool } from 'pg'
 import { toLibraryTransaction } from './clients/kysely-library.ts'
 import { cancelBackend } from './clients/pg-connection.ts'
 import type { Driver } from './driver/driver.ts'
+import { withConnection } from './driver/inbox-connection.ts'
 import { toStoreError } from './errors.ts'
 import { createInbox } from './inbox/inbox.ts'
 import { kyselyDriver } from './kysely-driver.ts'
@@ -83,12 +84,11 @@ export function mikroOrmInbox<Manager extends MikroOrmManager>(
       },
     )
   }, options)
-  return {
-    open: async (registration) => {
-      toAround ??= await aroundMikroOrm(em)
-      return inbox.open(registration)
-    },
+  const open: Inbox<Manager>['open'] = async (registration) => {
+    toAround ??= await aroundMikroOrm(em)
+    return inbox.open(registration)
   }
+  return withConnection({ open }, options)
 }
 
 /** What is used of MikroORM, which the types of its core do not say. */

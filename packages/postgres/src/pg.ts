@@ -6,6 +6,7 @@ import { POOL } from './client.ts'
 import { openOwnPool } from './clients/pg-own-pool.ts'
 import { poolConfig } from './clients/pg-pool-config.ts'
 import type { Driver } from './driver/driver.ts'
+import { withConnection } from './driver/inbox-connection.ts'
 import { createInbox } from './inbox/inbox.ts'
 import {
   BUSINESS_OPTIONS,
@@ -45,10 +46,11 @@ export function pgInbox(pool: Pool | PoolConfig, options: PgInboxOptions = {}): 
   else refuseOptionsIn(config)
   refuseUnknownNames('pgInbox', options, BUSINESS_OPTIONS)
   const settings = businessOptions(options)
-  if (config === undefined) {
-    return createInbox(({ runtime }) => pgDriver(pool as Pool, settings, runtime), options)
-  }
-  return createInbox((registration) => ownDriver(config, settings, registration), options)
+  const inbox =
+    config === undefined
+      ? createInbox(({ runtime }) => pgDriver(pool as Pool, settings, runtime), options)
+      : createInbox((registration) => ownDriver(config, settings, registration), options)
+  return withConnection(inbox, { ...options, pool })
 }
 
 /** pg ignores names that it does not know, so an option in the wrong place would silently have its default value. */

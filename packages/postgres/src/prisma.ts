@@ -1,6 +1,7 @@
 import { ConfigurationError, type Inbox } from '@onceward/core'
 import { refuseUnfitClient } from '@onceward/core/adapter'
 import type { QueryAnswer } from './driver/driver.ts'
+import { withConnection } from './driver/inbox-connection.ts'
 import { createInbox } from './inbox/inbox.ts'
 import { openTransaction } from './orm/callback-transaction.ts'
 import { type OrmInboxOptions, ormOptions } from './orm/options.ts'
@@ -70,7 +71,7 @@ export function prismaInbox<Client extends PrismaLike>(
   }
   const { openPool, settings } = ormOptions('prismaInbox', others)
   const client = prismaClient(prisma as unknown as Prisma<object>, settings.commitSilenceMs)
-  return createInbox((registration) => {
+  const inbox = createInbox((registration) => {
     const { pool, close } = openPool(registration)
     const { runtime } = registration
     const own = pgDriver(pool, settings, runtime)
@@ -79,6 +80,7 @@ export function prismaInbox<Client extends PrismaLike>(
     })
     return { ...driver, close } as ReturnType<typeof ormDriver<PrismaTransaction<Client>>>
   }, options)
+  return withConnection(inbox, options)
 }
 
 /** What is used of Prisma, whose types the user's client has. */

@@ -1,6 +1,7 @@
 import type { Inbox } from '@onceward/core'
 import type { ConsumerRegistration } from '@onceward/core/ports'
 import type { Driver } from '../driver/driver.ts'
+import { withConnection } from '../driver/inbox-connection.ts'
 import { createInbox } from '../inbox/inbox.ts'
 import { type PgLibrary, pgLibraryDriver } from '../pg-driver.ts'
 import { type AroundHandlers, aroundHandlers, type ToAround } from './around-handlers.ts'
@@ -25,11 +26,12 @@ export function pgLibraryInbox<Tx>(
   options: OrmInboxOptions,
 ): Inbox<Tx> {
   const { openPool, settings } = ormOptions(place, options)
-  return createInbox((registration) => {
+  const inbox = createInbox((registration) => {
     const { pool, close } = openPool(registration)
     const driver = pgLibraryDriver(library, pool, settings, registration.runtime)
     return surrounded({ ...driver, close }, library, registration)
   }, options)
+  return withConnection(inbox, options)
 }
 
 function surrounded<Tx>(

@@ -1,4 +1,4 @@
-import { ConfigurationError, type Destination, type Logger } from '@onceward/core'
+import { ConfigurationError, type Destination, type Inbox, type Logger } from '@onceward/core'
 import {
   consoleLogger,
   hasMethod,
@@ -11,10 +11,15 @@ import type { PoolLike } from '../client.ts'
 
 /** Options of `startRelay`. */
 export interface RelayOptions {
-  /** Of the database. The relay makes a pool of its own, which needs pg. Give this or `pool`. */
+  /** Of the database. The relay makes a pool of its own, which needs pg. Give this, `pool` or `inbox`. */
   readonly connectionString?: string | undefined
   /** A pool of pg. The relay uses one connection for each destination and two besides. */
   readonly pool?: PoolLike | undefined
+  /**
+   * Reads the tables of this inbox, over the pool or the connection string that it was made with. Inboxes of Kysely and
+   * postgres.js have neither.
+   */
+  readonly inbox?: Inbox<unknown> | undefined
   /** Where messages go, by the name that `outbox.send({ to })` uses. Other messages stay. */
   readonly destinations: Readonly<Record<string, Destination>>
   /** Aborted means drain. */
@@ -50,7 +55,8 @@ export interface RelayOptions {
 }
 
 const NAMES: KnownNames<RelayOptions> = {
-  ...{ connectionString: true, pool: true, destinations: true, signal: true, schema: true },
+  ...{ connectionString: true, pool: true, inbox: true, destinations: true },
+  ...{ signal: true, schema: true },
   ...{ attempts: true, baseMs: true, maxMs: true, giveUpAfterMs: true },
   ...{ concurrency: true, callMs: true, leaseMs: true, drainMs: true },
   ...{ logger: true, runtime: true },
@@ -92,9 +98,11 @@ const UNLIMITED = 2_000_000_000
 /** @throws {@link ConfigurationError} */
 export function relaySettings(options: RelayOptions): RelaySettings {
   refuseUnknownNames('startRelay', options, NAMES)
-  const { connectionString, destinations, pool } = options
-  if ((connectionString === undefined) === (pool === undefined)) {
-    throw new ConfigurationError('startRelay expects either `connectionString` or `pool`.')
+  const { connectionString, destinations, inbox, pool } = options
+  if ([connectionString, inbox, pool].filter((given) => given !== undefined).length !== 1) {
+    throw new ConfigurationError(
+      'startRelay expects one of `connectionString`, `pool` and `inbox`.',
+    )
   }
   const isTimed = options.giveUpAfterMs !== undefined
   const numbers = {

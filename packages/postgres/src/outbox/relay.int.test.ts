@@ -1,9 +1,14 @@
 import type { Destination } from '@onceward/core'
 import { until } from '@onceward/testing'
 import { silent } from '@onceward/testing/conformance'
+import { Kysely, PostgresDialect } from 'kysely'
+import { DataSource } from 'typeorm'
 import { expect, test } from 'vitest'
 import { recording, text, useRelays } from '../fixtures/relays.ts'
+import { kyselyInbox } from '../kysely.ts'
+import { pgInbox } from '../pg.ts'
 import { wakeRelays } from '../transaction/outbox-wake.ts'
+import { typeormInbox } from '../typeorm.ts'
 import type { RelayOptions } from './options.ts'
 import { startRelay } from './relay.ts'
 import { RelayStore } from './relay-store.ts'
@@ -32,6 +37,28 @@ test('a message is published as it was sent, and deleted after it was confirmed'
   await started.drain()
   await started.stopped
   expect(started.health().state).toBe('stopped')
+})
+
+test('a relay reads the tables of an inbox, over what the inbox was made with', async () => {
+  const connectionString = kit.pool.options.connectionString as string
+  const dataSource = new DataSource({ type: 'postgres', url: connectionString })
+  const inboxes = [
+    pgInbox(kit.pool),
+    pgInbox({ connectionString, max: 3 }),
+    typeormInbox(dataSource, { connectionString }),
+  ]
+  for (const inbox of inboxes) {
+    const { destination, got } = recording()
+    const started = await startRelay({ inbox, destinations: { a: destination }, logger: silent })
+    await send({ to: 'a', payload: 1 })
+    await until(() => got.length === 1)
+    await started.drain()
+  }
+  const inbox = kyselyInbox(new Kysely({ dialect: new PostgresDialect({ pool: kit.pool }) }))
+  const { destination } = recording()
+  await expect(startRelay({ inbox, destinations: { a: destination } })).rejects.toThrow(
+    'Expected `inbox` of startRelay to be made with a `connectionString` or a pool of pg.',
+  )
 })
 
 test('two relays share the work, and each key keeps its order', async () => {

@@ -1,6 +1,8 @@
-import type { Consumption, Health } from '@onceward/core'
-import { endsWithin } from '@onceward/core/adapter'
+import { ConfigurationError, type Consumption, type Health } from '@onceward/core'
+import { endsWithin, hasMethod } from '@onceward/core/adapter'
+import type { PoolConfig } from 'pg'
 import type { PoolLike } from '../client.ts'
+import { connectionOf, type InboxConnection } from '../driver/inbox-connection.ts'
 import { quotedSchema } from '../statements/schema-name.ts'
 import { onSent } from '../transaction/outbox-wake.ts'
 import { DestinationLoop, type Lease } from './destination-loop.ts'
@@ -61,9 +63,9 @@ export interface Relay extends Consumption {
  */
 export async function startRelay(options: RelayOptions): Promise<Relay> {
   const settings = relaySettings(options)
-  const { close, pool } = await poolOf(options, settings)
+  const { close, pool, schema } = await poolOf(options, settings)
   const relay = new RunningRelay(settings, {
-    store: new RelayStore(pool, quotedSchema(options.schema), [...settings.destinations.keys()]),
+    store: new RelayStore(pool, quotedSchema(schema), [...settings.destinations.keys()]),
     signal: options.signal,
     close,
     onSent,
@@ -79,20 +81,42 @@ export async function startRelay(options: RelayOptions): Promise<Relay> {
 
 interface OwnPool {
   readonly pool: PoolLike
+  readonly schema: string | undefined
   readonly close: () => Promise<void>
 }
 
 async function poolOf(
-  { connectionString, pool }: RelayOptions,
+  options: RelayOptions,
   { destinations, logger }: RelaySettings,
 ): Promise<OwnPool> {
-  if (pool !== undefined) return { pool, close: () => Promise.resolve() }
+  const { connectionString, pool, schema } =
+    options.inbox === undefined ? options : { ...placeOf(options.inbox), ...withSchema(options) }
+  if (hasMethod(pool, 'query')) {
+    return { pool: pool as PoolLike, schema, close: () => Promise.resolve() }
+  }
   // Only here, because other clients need no pg.
   const { default: pg } = await import('pg')
   const max = destinations.size + 2
-  const own = new pg.Pool({ connectionString, max, application_name: 'onceward relay' })
+  const config = {
+    connectionString,
+    ...(pool as PoolConfig | undefined),
+    max,
+    application_name: 'onceward relay',
+  }
+  const own = new pg.Pool(config)
   own.on('error', ({ message }) => logger.debug({ message }, 'PostgreSQL ended an idle connection'))
-  return { pool: own, close: () => own.end() }
+  return { pool: own, schema, close: () => own.end() }
+}
+
+const withSchema = ({ schema }: RelayOptions): Pick<RelayOptions, 'schema'> =>
+  schema === undefined ? {} : { schema }
+
+function placeOf(inbox: object): InboxConnection {
+  const place = connectionOf(inbox)
+  if (place !== undefined) return place
+  throw new ConfigurationError(
+    'Expected `inbox` of startRelay to be made with a `connectionString` or a pool of pg. Give startRelay a `connectionString` instead.',
+  )
 }
 
 const NOTHING = { waiting: 0, delayed: 0, refused: 0, dead: 0, isServed: true, oldestWaitingMs: 0 }
