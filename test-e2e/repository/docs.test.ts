@@ -82,7 +82,9 @@ const SAMPLES = readdirSync(join(root, 'docs/samples'))
 
 // Red before: `await using` is a syntax error in Node 22.
 it.each(SAMPLES)('%s has no syntax that Node 22 cannot parse', (file) => {
-  const lowered = (target: string) => transformSync(read(file), { loader: 'ts', target }).code
+  const tsconfigRaw = { compilerOptions: { experimentalDecorators: true } }
+  const lowered = (target: string) =>
+    transformSync(read(file), { loader: 'ts', target, tsconfigRaw }).code
   expect(lowered('node22')).toBe(lowered('esnext'))
 })
 

@@ -29,9 +29,16 @@ function onceward(name: string): string[] {
 
 /** Programs: they import the packages they put together, and no package imports them. */
 const APPLICATIONS = ['onceward', 'create-onceward']
-/** Of these, Lambda imports the message formats alone: they load no client. */
-const FORMATS: Readonly<Record<string, readonly string[]>> = {
+/**
+ * Lambda imports the message formats alone: they load no client. The module of NestJS loads the packages of the brokers and
+ * of the relay that an application has.
+ */
+const SIBLINGS: Readonly<Record<string, readonly string[]>> = {
   lambda: ['@onceward/kafka', '@onceward/sqs'],
+  nestjs: [
+    ...['@onceward/amqp', '@onceward/kafka', '@onceward/postgres'],
+    ...['@onceward/redis-streams', '@onceward/sqs'],
+  ],
 }
 const libraries = packages.filter((name) => !APPLICATIONS.includes(name))
 
@@ -40,6 +47,8 @@ const UNTESTED_PEERS: Readonly<Record<string, readonly string[]>> = {
   dynamodb: ['@aws-sdk/client-dynamodb'],
   // In the one version that is installed here: neither has had a second major one since.
   kafka: ['@confluentinc/kafka-javascript', '@platformatic/kafka'],
+  // @nestjs/common in the version of @nestjs/core, the others in the one that is installed here.
+  nestjs: ['@nestjs-cls/transactional', '@nestjs/common', 'rxjs', 'typeorm-transactional'],
   // In the version of @mikro-orm/postgresql.
   postgres: ['@mikro-orm/core'],
   'redis-streams': ['ioredis'],
@@ -48,10 +57,10 @@ const UNTESTED_PEERS: Readonly<Record<string, readonly string[]>> = {
 
 describe('packages', () => {
   it.each(libraries)(
-    '%s depends on no package of ours but the core and message formats',
+    '%s depends on no package of ours but the core, except lambda and nestjs',
     (name) => {
       const core = name === 'core' ? [] : ['@onceward/core']
-      expect(onceward(name)).toEqual([...core, ...(FORMATS[name] ?? [])])
+      expect(onceward(name)).toEqual([...core, ...(SIBLINGS[name] ?? [])])
     },
   )
 
@@ -322,6 +331,16 @@ describe('the rules go red', () => {
     for (const from of ['@onceward/kafka', '@onceward/sqs/operator', '@onceward/amqp']) {
       const answer = lint('biome', { 'packages/lambda/src/a.ts': textOf(from) })
       expect(answer, from).toContain('never on a sibling')
+    }
+  })
+
+  it('accepts that nestjs imports brokers and the relay, and no other sibling', () => {
+    const textOf = (from: string): string => `export { a } from '${from}'\n`
+    const good = ['@onceward/kafka', '@onceward/postgres/outbox'].map(textOf).join('')
+    expect(lint('biome', { 'packages/nestjs/src/a.ts': good })).toBe('')
+    for (const from of ['@onceward/redis', '@onceward/kafka/confluent', 'onceward']) {
+      const answer = lint('biome', { 'packages/nestjs/src/a.ts': textOf(from) })
+      expect(answer, from).toContain('never another sibling')
     }
   })
 

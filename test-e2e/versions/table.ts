@@ -95,6 +95,11 @@ export const CLIENTS: readonly Client[] = [
     ...{ range: '^4.0.0', oldest: '4.0.0', usedWith: 'http', program: 'http-hono' },
   },
   {
+    name: '@nestjs/core',
+    ...{ range: '>=11.1.4 <13.0.0', oldest: '11.1.4', usedWith: 'nestjs', program: 'nestjs' },
+    companions: ['@nestjs/common', '@nestjs/microservices'],
+  },
+  {
     name: '@opentelemetry/api',
     ...{ range: '>=1.3.0 <2', oldest: '1.3.0', usedWith: 'otel', program: 'otel' },
   },
