@@ -17,6 +17,7 @@ const STARTS: Readonly<Record<Needed, () => Promise<Started>>> = {
 export const EXAMPLES: Readonly<Record<string, readonly Needed[]>> = {
   'sqs-express-orders': ['sqs'],
   'kafka-kysely': ['kafka'],
+  'nest-typeorm-kafka': ['kafka'],
   'rabbitmq-redis': ['rabbitmq', 'redis'],
   'http-hono': [],
   'stripe-webhook': [],

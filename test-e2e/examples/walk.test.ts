@@ -37,7 +37,7 @@ function here(commands: string, base: string, example: string): string {
   return changes.reduce((text, [from, to]) => text.replaceAll(from, to), commands)
 }
 
-test.each(['sqs-express-orders', 'kafka-kysely', 'rabbitmq-redis'])(
+test.each(['sqs-express-orders', 'kafka-kysely', 'rabbitmq-redis', 'nest-typeorm-kafka'])(
   'README.md leads from the packages to a consumer that survives a SIGKILL in five minutes: %s',
   { timeout: 3 * FIVE_MINUTES },
   async (example) => {

@@ -1,0 +1,59 @@
+import assert from 'node:assert/strict'
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { after, test } from 'node:test'
+import { setTimeout } from 'node:timers/promises'
+import { Pool } from 'pg'
+import { databaseUrl } from '../src/settings.ts'
+
+const ORDERS = 300
+const pool = new Pool({ connectionString: databaseUrl })
+after(() => pool.end())
+
+/** Only errors are shown: the worker writes a line for each charge. */
+const run = (file: string, ...args: string[]): ChildProcess =>
+  spawn(process.execPath, [file, ...args], { stdio: ['ignore', 'ignore', 'inherit'] })
+
+async function runToEnd(file: string, ...args: string[]): Promise<void> {
+  const [code] = await once(run(file, ...args), 'exit')
+  assert.equal(code, 0, `${file} failed`)
+}
+
+interface Count {
+  readonly orders: number
+  readonly charges: number
+}
+
+async function until(isWanted: (count: Count) => boolean): Promise<void> {
+  while (!isWanted(await charged())) await setTimeout(20)
+}
+
+async function charged(): Promise<Count> {
+  const { rows } = await pool.query<Count>(
+    'select count(distinct order_id)::int as orders, count(*)::int as charges from charges',
+  )
+  return rows[0] ?? { orders: 0, charges: 0 }
+}
+
+test('charges every order once, though each was sent twice and the worker was killed', {
+  timeout: 180_000,
+}, async () => {
+  await runToEnd('src/setup.ts')
+  await pool.query('truncate charges')
+  let worker = run('dist/main.js')
+  try {
+    await runToEnd('src/send.ts', `${ORDERS}`)
+    await until(({ charges }) => charges > 0)
+    worker.kill('SIGKILL')
+    await once(worker, 'exit')
+
+    worker = run('dist/main.js')
+    await until(({ orders }) => orders === ORDERS)
+    // The worker finishes what it has begun, so a second charge would be there afterwards.
+    worker.kill('SIGTERM')
+    await once(worker, 'exit')
+    assert.deepEqual(await charged(), { orders: ORDERS, charges: ORDERS })
+  } finally {
+    worker.kill('SIGKILL')
+  }
+})
