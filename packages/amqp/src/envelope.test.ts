@@ -156,14 +156,14 @@ test('a dead letter has every property of its message, and every header once it 
   )
 })
 
-/** amqplib reads the largest timestamps as 2^64, which is none. */
+/** amqplib reads the largest timestamps as 2^64, which no timestamp can be. A timestamp has no negative zero. */
 function clamped(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(clamped)
   if (typeof value !== 'object' || value === null || value instanceof Uint8Array) return value
   const entries = Object.entries(value).map(([name, each]) => [name, clamped(each)] as const)
   const table: Record<string, unknown> = Object.fromEntries(entries)
   const isTime = table['!'] === 'timestamp' && typeof table['value'] === 'number'
-  return isTime ? { ...table, value: Math.min(Number(table['value']), 2 ** 64 - 2_048) } : table
+  return isTime ? { ...table, value: Math.min(Number(table['value']), 2 ** 64 - 2_048) + 0 } : table
 }
 
 /** A table with one field, as a publisher in any language writes it. */
