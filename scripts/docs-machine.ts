@@ -1,3 +1,10 @@
+import {
+  type AttemptCommand,
+  type AttemptState,
+  attemptStep,
+  type Troubled,
+  YOUNG_MS,
+} from '../packages/core/src/model/attempt-machine.ts'
 import type { Fingerprint, OwnerToken } from '../packages/core/src/model/brands.ts'
 import type { ClaimResult, HeldAnswer } from '../packages/core/src/model/lease-store.ts'
 import {
@@ -56,17 +63,17 @@ export function stateMachineTable(): string {
     ['from \\ on', ...commands.map(({ kind }) => kind)],
     Object.entries(ROWS).map(([name, stateAt]) => [
       name,
-      ...commands.map((command) => cell(stateAt, command)),
+      ...commands.map((command) => cell((attempt) => step(stateAt(attempt), command))),
     ]),
   )
 }
 
 /** The usual step, then what differs for a first attempt and for a spent one. */
-function cell(stateAt: StateAt, command: Command): string {
-  const usual = step(stateAt(2), command)
+function cell(stepAfter: (attempt: number) => string): string {
+  const usual = stepAfter(2)
   const others = [
-    ['the first attempt', step(stateAt(1), command)],
-    ['spent attempts', step(stateAt(MAX_ATTEMPTS), command)],
+    ['the first attempt', stepAfter(1)],
+    ['spent attempts', stepAfter(MAX_ATTEMPTS)],
   ].filter(([, text]) => text !== usual)
   return [usual, ...others.map(([when, text]) => `after ${when}: ${text}`)].join('; ')
 }
@@ -82,9 +89,75 @@ function step(from: EventState, command: Command): string {
   return isResent ? 'acquired again' : `${moved(from, state)} (${answer.by})`
 }
 
-function moved(from: EventState, to: EventState): string {
-  if (!('attempt' in to) || to.kind === 'dead') return `**${to.kind}**`
-  const change = to.attempt - ('attempt' in from ? from.attempt : 0)
+interface Attempted {
+  readonly kind: string
+  readonly attempt?: number
+}
+
+function moved(from: Attempted, to: Attempted): string {
+  if (to.attempt === undefined || to.kind === 'dead') return `**${to.kind}**`
+  const change = to.attempt - (from.attempt ?? 0)
   if (change === 0) return `**${to.kind}**`
   return `**${to.kind}**, attempt ${change > 0 ? '+' : '−'} ${Math.abs(change)}`
+}
+
+const troubled =
+  (over: Partial<Troubled>) =>
+  (attempt: number): AttemptState => ({
+    ...{ kind: 'waiting', attempt, noVerdicts: 0, countedAtMs: 0, nextTryAtMs: NOW_MS },
+    ...{ parked: false, alone: false, published: false },
+    ...over,
+  })
+
+const running = (token: string, ageMs: number) =>
+  troubled({ kind: 'running', token: token as OwnerToken, countedAtMs: NOW_MS - ageMs })
+
+const ATTEMPT_ROWS: Readonly<Record<string, (attempt: number) => AttemptState>> = {
+  absent: () => ({ kind: 'absent' }),
+  'running, mine': running('me', 0),
+  "running, another's": running('another', 0),
+  "running, another's, 5 s old": running('another', YOUNG_MS),
+  'waiting, not due': troubled({ nextTryAtMs: NOW_MS + 5 }),
+  'waiting, due': troubled({}),
+  'waiting, due, alone': troubled({ alone: true }),
+  done: () => ({ kind: 'done' }),
+  dead: troubled({ kind: 'dead', reason: 'fatal' }),
+}
+
+const count = { kind: 'count', token: 'new' as OwnerToken, maxAttempts: MAX_ATTEMPTS } as const
+const ATTEMPT_COLUMNS: Readonly<Record<string, (state: AttemptState) => AttemptCommand>> = {
+  suspect: () => ({ kind: 'suspect', token: me }),
+  'count, together': () => ({ ...count, run: 'together' }),
+  'count, alone': () => ({ ...count, run: 'alone' }),
+  fail: (state) => ({ kind: 'fail', ...verdictOn(state), delayMs: 10 }),
+  bury: (state) => ({ kind: 'bury', ...verdictOn(state), reason: 'fatal' }),
+  release: () => ({ kind: 'release', token: me, as: 'given-back' }),
+  park: () => ({ kind: 'park', isConflict: false }),
+}
+
+/** Without a row, a verdict is that of a clean run. */
+const verdictOn = ({ kind }: AttemptState) => ({
+  ...{ attempt: 1, token: kind === 'absent' ? undefined : me },
+})
+
+/** The table of `ATTEMPTS`: every cell is what `attemptStep` answers for a state like the row's. */
+export function attemptTable(): string {
+  const columns = Object.entries(ATTEMPT_COLUMNS)
+  return table(
+    ['from \\ on', ...columns.map(([name]) => name)],
+    Object.entries(ATTEMPT_ROWS).map(([name, stateAfter]) => [
+      name,
+      ...columns.map(([, commandOn]) =>
+        cell((attempt) => attemptCell(stateAfter(attempt), commandOn(stateAfter(attempt)))),
+      ),
+    ]),
+  )
+}
+
+function attemptCell(from: AttemptState, command: AttemptCommand): string {
+  const { answer, next } = attemptStep(from, command, NOW_MS)
+  const kind = typeof answer === 'string' ? answer : answer.kind
+  if (next === undefined) return kind === 'lost' ? 'lost' : `_${kind}_`
+  if (kind === 'parked') return from.kind === next.kind ? 'parked' : `${moved(from, next)}, parked`
+  return moved(from, next)
 }

@@ -9,7 +9,7 @@ import { configurationTable } from './docs-configurations.ts'
 import { doubledPicture } from './docs-doubled.ts'
 import { errorTable } from './docs-errors.ts'
 import { experimentalClient, kafkaClientTable } from './docs-kafka-clients.ts'
-import { stateMachineTable } from './docs-machine.ts'
+import { attemptTable, stateMachineTable } from './docs-machine.ts'
 import { metricTable } from './docs-metrics.ts'
 import { OPTION_TABLES } from './docs-options.ts'
 import { ormCases, ormHabitTable } from './docs-orms.ts'
@@ -42,6 +42,7 @@ const RENDERERS: Readonly<Record<string, (argument: string) => string>> = {
   configurations: configurationTable,
   'user-functions': userFunctionTable,
   'state-machine': stateMachineTable,
+  attempts: attemptTable,
   'dead-letter-headers': headerList,
   'adapter-sizes': adapterSizes,
   'kafka-clients': () => kafkaClientTable(read('packages/kafka/src/clients/clients.int.test.ts')),

@@ -116,7 +116,7 @@ export const CLAIM_BUGS: readonly Bug[] = [
     what: 'an event that is running is claimed again at once',
     edits: [
       {
-        file: 'packages/core/src/model/attempt-rules.ts',
+        file: 'packages/core/src/model/attempt-machine.ts',
         find: 'return Math.abs(ageMs) < YOUNG_MS',
         replace: 'return ageMs < 0',
       },

@@ -39,9 +39,9 @@ export const MUTANTS: readonly Mutant[] = [
     what: 'the handler throws, and its redelivery is dropped inside the window',
     edits: [
       {
-        file: 'memory/attempts.ts',
-        find: "return this.#conclude(failure, 'waiting', { nextTryAtMs })",
-        replace: "return this.#conclude(failure, 'done' as 'waiting', { nextTryAtMs })",
+        file: 'model/attempt-machine.ts',
+        find: "kind: 'waiting', nextTryAtMs: nowMs + delayMs",
+        replace: "kind: 'done' as 'waiting', nextTryAtMs: nowMs + delayMs",
       },
     ],
   },
@@ -69,7 +69,7 @@ export const MUTANTS: readonly Mutant[] = [
         replace: 'row !== undefined',
       },
       {
-        file: 'model/attempt-rules.ts',
+        file: 'model/attempt-machine.ts',
         find: 'LATEST_START_MS: number = YOUNG_MS - START_MARGIN_MS',
         replace: 'LATEST_START_MS: number = 4_000_000',
       },
@@ -94,9 +94,9 @@ export const MUTANTS: readonly Mutant[] = [
     isSlow: true,
     edits: [
       {
-        file: 'memory/attempts.ts',
-        find: 'countedAtMs: this.#tables.nowMs(),\n    })',
-        replace: 'countedAtMs: before?.countedAtMs ?? this.#tables.nowMs(),\n    })',
+        file: 'model/attempt-machine.ts',
+        find: 'countedAtMs: nowMs }',
+        replace: 'countedAtMs: before.countedAtMs || nowMs }',
       },
     ],
   },
@@ -106,7 +106,7 @@ export const MUTANTS: readonly Mutant[] = [
     what: 'an event that is running is claimed again at once',
     edits: [
       {
-        file: 'model/attempt-rules.ts',
+        file: 'model/attempt-machine.ts',
         find: 'return Math.abs(ageMs) < YOUNG_MS',
         replace: 'return ageMs < 0',
       },
@@ -234,8 +234,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'memory/store.ts',
-        find: "if (this.#publishingOf(ref)?.token !== token) return 'lost'",
-        replace: "if (this.#recordOf(ref) === undefined) return 'lost'",
+        find: "if (this.#publicationOf(ref)?.publishing?.token !== token) return 'lost'",
+        replace: "if (this.#publicationOf(ref) === undefined) return 'lost'",
       },
     ],
   },
@@ -245,9 +245,9 @@ export const MUTANTS: readonly Mutant[] = [
     what: 'the right to publish does not expire, and its owner has died',
     edits: [
       {
-        file: 'memory/store.ts',
-        find: '(this.#publishingOf(ref)?.untilMs ?? 0) > this.tables.nowMs()',
-        replace: 'this.#publishingOf(ref) !== undefined',
+        file: 'model/attempt-machine.ts',
+        find: 'publishing !== undefined && publishing.untilMs > nowMs',
+        replace: 'publishing !== undefined',
       },
     ],
   },
@@ -258,8 +258,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'memory/store.ts',
-        find: 'this.#change(ref, { publishing })',
-        replace: 'this.#change(ref, { publishing, published: true })',
+        find: 'this.#change(ref, { publishing: {',
+        replace: 'this.#change(ref, { published: true, publishing: {',
       },
     ],
   },
@@ -270,8 +270,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'memory/store.ts',
-        find: 'if (this.isBeingPublished(ref)) return false',
-        replace: '',
+        find: ' || isBeingPublished(publication, nowMs)) return false',
+        replace: ') return false',
       },
     ],
   },

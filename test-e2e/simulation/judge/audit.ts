@@ -1,6 +1,6 @@
 import type { CollectedMessage, CountedEvent, EventId, Failure } from '@onceward/core/ports'
 import { eventIdOf } from '@onceward/core/ports'
-import { YOUNG_MS } from '../../../packages/core/src/model/attempt-rules.ts'
+import { YOUNG_MS } from '../../../packages/core/src/model/attempt-machine.ts'
 import type { Command, EventState } from '../../../packages/core/src/model/state-machine.ts'
 import { Acks } from '../brokers/acks.ts'
 import type { Plan } from '../faults/plan.ts'

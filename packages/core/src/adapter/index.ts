@@ -11,7 +11,7 @@ export {
   LATE,
   withTimeout,
 } from '../concurrency/timeout.ts'
-export { decideCount, isOwnerLive, YOUNG_MS } from '../model/attempt-rules.ts'
+export { decideCount, isOwnerLive, YOUNG_MS } from '../model/attempt-machine.ts'
 export { copyDelivery } from '../model/delivery.ts'
 export {
   describeError,

@@ -1,4 +1,4 @@
-import { isOwnerLive } from '../model/attempt-rules.ts'
+import { dueNow } from '../model/attempt-machine.ts'
 import type { EventId, OwnerToken } from '../model/brands.ts'
 import type {
   DeadLetter,
@@ -200,7 +200,7 @@ export class MemorySession<Tx> implements InboxSession<Tx> {
 
   async takePublishing(ref: DeadLetterRef, rightMs: number): Promise<PublishingRight> {
     const token = this.#registration.runtime.uuid() as OwnerToken
-    return this.#store.takePublishing(ref, { token, untilMs: this.#tables.nowMs() + rightMs })
+    return this.#store.takePublishing(ref, token, rightMs)
   }
 
   async endPublishing(
@@ -242,19 +242,13 @@ export class MemorySession<Tx> implements InboxSession<Tx> {
     return code === '40001' || code === '40P01' ? 'serialization' : 'other'
   }
 
-  #dueEvent(id: EventId, row: ProcessedEventRow): DueEvent | undefined {
-    const trouble = this.#tables.troubles.get(id)
-    if (row.consumer !== this.#registration.consumer || trouble?.parked !== true) return undefined
+  #dueEvent(id: EventId, { consumer }: ProcessedEventRow): DueEvent | undefined {
+    if (consumer !== this.#registration.consumer) return undefined
     if (this.#tables.locks.holderOf(id) !== undefined) return undefined
-    const nowMs = this.#tables.nowMs()
-    const isToRun =
-      (row.state === 'waiting' && trouble.nextTryAtMs <= nowMs) ||
-      (row.state === 'running' && !isOwnerLive(nowMs - trouble.countedAtMs))
-    const ref: DeadLetterRef = { kind: 'event', id }
-    const isToPublish =
-      row.state === 'dead' && !trouble.published && !this.#store.isBeingPublished(ref)
-    if (!isToRun && !isToPublish) return undefined
+    const what = dueNow(this.#tables.stateOf(id), this.#tables.nowMs())
+    const trouble = this.#tables.troubles.get(id)
+    if (what === undefined || trouble === undefined) return undefined
     const { delivery, ...identity } = trouble.event
-    return { ref, what: isToRun ? 'run' : 'publish', delivery, identity }
+    return { ref: { kind: 'event', id }, what, delivery, identity }
   }
 }

@@ -1,4 +1,10 @@
 import { randomBytes } from 'node:crypto'
+import {
+  isBeingPublished,
+  type Publication,
+  replayed,
+  UNPUBLISHED,
+} from '../model/attempt-machine.ts'
 import type { EventId, OwnerToken } from '../model/brands.ts'
 import type {
   DeadLetter,
@@ -10,13 +16,7 @@ import type { Refusal, VerdictAnswer } from '../model/inbox.ts'
 import { messageHash } from '../support/adapter-registry.ts'
 import { LocalMessageCounts } from '../support/message-counts.ts'
 import { toErrorText } from './attempts.ts'
-import { MemoryTables, type ProcessedEventRow, type Publishing } from './tables.ts'
-
-/** What both kinds of dead letters say about their publication. */
-interface Publication {
-  readonly published: boolean
-  readonly publishing?: Publishing | undefined
-}
+import { MemoryTables, type ProcessedEventRow } from './tables.ts'
 
 /** A row of `refused_messages`. */
 interface RefusedRow extends Publication {
@@ -56,43 +56,33 @@ export class MemoryStore {
     }
   }
 
-  /** As the operator's statements: a dead letter that is being published is left alone. */
-  isBeingPublished(ref: DeadLetterRef): boolean {
-    return (this.#publishingOf(ref)?.untilMs ?? 0) > this.tables.nowMs()
-  }
-
   /** Takes the right to publish, unless another owner has it. */
-  takePublishing(ref: DeadLetterRef, publishing: Publishing): PublishingRight {
+  takePublishing(ref: DeadLetterRef, token: OwnerToken, rightMs: number): PublishingRight {
     const letter = this.#letterAt(ref)
-    if (letter === undefined) return { kind: 'gone' }
-    if (this.#isPublished(ref)) return { kind: 'already' }
-    const isLocked = ref.kind === 'event' && this.tables.locks.holderOf(ref.id) !== undefined
-    if (isLocked || this.isBeingPublished(ref)) return { kind: 'held' }
-    this.#change(ref, { publishing })
-    return { kind: 'taken', token: publishing.token, letter }
+    const publication = this.#publicationOf(ref)
+    if (letter === undefined || publication === undefined) return { kind: 'gone' }
+    if (publication.published) return { kind: 'already' }
+    const nowMs = this.tables.nowMs()
+    if (this.#isLocked(ref) || isBeingPublished(publication, nowMs)) return { kind: 'held' }
+    this.#change(ref, { publishing: { token, untilMs: nowMs + rightMs } })
+    return { kind: 'taken', token, letter }
   }
 
   endPublishing(ref: DeadLetterRef, token: OwnerToken, as: PublishingEnd): VerdictAnswer {
-    if (this.#publishingOf(ref)?.token !== token) return 'lost'
+    if (this.#publicationOf(ref)?.publishing?.token !== token) return 'lost'
     this.#change(ref, { publishing: undefined, published: as === 'published' })
     return 'recorded'
   }
 
+  /** As the operator's statements: a dead letter that is being published is left alone. */
   replay(ref: DeadLetterRef): boolean {
-    if (this.isBeingPublished(ref)) return false
-    const unpublished = { published: false, publishing: undefined }
-    if (ref.kind === 'refused') {
-      const row = this.refused.get(ref.id)
-      if (row === undefined) return false
-      this.refused.set(ref.id, { ...row, parked: true, ...unpublished })
-      return true
-    }
-    if (this.tables.rows.get(ref.id)?.state !== 'dead') return false
-    if (this.tables.locks.holderOf(ref.id) !== undefined) return false
-    const cleared = { attempt: 0, noVerdicts: 0, token: undefined, ...unpublished }
-    const nextTryAtMs = this.tables.nowMs()
-    const parked = { ...cleared, nextTryAtMs, parked: true, alone: true }
-    this.tables.change(ref.id, { state: 'waiting' }, parked)
+    const nowMs = this.tables.nowMs()
+    const publication = this.#publicationOf(ref)
+    if (publication === undefined || isBeingPublished(publication, nowMs)) return false
+    if (this.#isLocked(ref)) return false
+    const { kind: state, ...attempts } = replayed(nowMs)
+    if (ref.kind === 'event') this.tables.change(ref.id, { state }, attempts)
+    else this.#change(ref, { ...UNPUBLISHED, parked: true })
     return true
   }
 
@@ -120,19 +110,18 @@ export class MemoryStore {
     return this.refused.get(ref.id)?.letter
   }
 
-  #isPublished(ref: DeadLetterRef): boolean {
-    return this.#recordOf(ref)?.published === true
+  #isLocked(ref: DeadLetterRef): boolean {
+    return ref.kind === 'event' && this.tables.locks.holderOf(ref.id) !== undefined
   }
 
-  #publishingOf(ref: DeadLetterRef): Publishing | undefined {
-    return this.#recordOf(ref)?.publishing
+  /** Undefined if it is no dead letter. */
+  #publicationOf(ref: DeadLetterRef): Publication | undefined {
+    if (ref.kind === 'refused') return this.refused.get(ref.id)
+    const isDead = this.tables.rows.get(ref.id)?.state === 'dead'
+    return isDead ? this.tables.troubles.get(ref.id) : undefined
   }
 
-  #recordOf(ref: DeadLetterRef): Publication | undefined {
-    return ref.kind === 'event' ? this.tables.troubles.get(ref.id) : this.refused.get(ref.id)
-  }
-
-  #change(ref: DeadLetterRef, change: Partial<Publication>): void {
+  #change(ref: DeadLetterRef, change: Partial<Omit<RefusedRow, 'letter'>>): void {
     if (ref.kind === 'event') this.tables.change(ref.id, {}, change)
     const row = this.refused.get(ref.id)
     if (row !== undefined) this.refused.set(ref.id, { ...row, ...change })

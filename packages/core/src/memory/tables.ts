@@ -1,10 +1,10 @@
 import { systemRuntime } from '../concurrency/system-runtime.ts'
-import type { EventId, Fingerprint, Json, OwnerToken } from '../model/brands.ts'
+import { type AttemptState, knownTrouble, type Troubled } from '../model/attempt-machine.ts'
+import type { EventId, Fingerprint, Json } from '../model/brands.ts'
 import type { FenceMove, FenceState, PartitionFacts } from '../model/fence.ts'
 import type { IdentifiedEvent, Known } from '../model/inbox.ts'
 import type { CollectedMessage } from '../model/outbox.ts'
 import type { Runtime } from '../model/runtime.ts'
-import type { DeadLetterReason } from '../model/settlement.ts'
 import { fromJsonText } from '../support/json-text.ts'
 
 /** A row of `processed_events`. */
@@ -18,30 +18,12 @@ export interface ProcessedEventRow {
   readonly result?: string | undefined
 }
 
-/** A row of `failed_events`: the details of a failed event. Instants are on the store's clock. */
-export interface FailedEventRow {
+/** A row of `failed_events`: the details of a failed event. Its state is in the row of `processed_events`. */
+export interface FailedEventRow extends Omit<Troubled, 'kind'> {
   readonly event: IdentifiedEvent
-  readonly attempt: number
-  /** Runs without a verdict that were recorded by a living process. */
-  readonly noVerdicts: number
-  readonly token?: OwnerToken | undefined
-  readonly countedAtMs: number
-  readonly nextTryAtMs: number
-  readonly reason?: DeadLetterReason | undefined
   readonly error?: string | undefined
   readonly firstFailedAt: Date
   readonly lastFailedAt: Date
-  readonly parked: boolean
-  readonly alone: boolean
-  readonly published: boolean
-  readonly publishing?: Publishing | undefined
-}
-
-/** The right to publish a dead letter. */
-export interface Publishing {
-  readonly token: OwnerToken
-  /** On the store's clock. */
-  readonly untilMs: number
 }
 
 /** The holder of a row: a transaction, or a statement of its own. */
@@ -155,20 +137,19 @@ export class MemoryTables {
       const ageMs = this.nowMs() - row.processedAtMs
       return { kind: 'done', fingerprint, ageMs, result: result && (fromJsonText(result) as Json) }
     }
-    const trouble = this.troubles.get(id)
-    return trouble === undefined ? { kind: 'absent' } : this.#knownTrouble(row, trouble)
+    const state = this.stateOf(id)
+    if (state.kind === 'absent' || state.kind === 'done') return { kind: 'absent' }
+    return { ...knownTrouble(state, this.nowMs()), fingerprint }
   }
 
-  #knownTrouble(row: ProcessedEventRow, trouble: FailedEventRow): Known {
-    const { fingerprint } = row
-    const { attempt, alone, published, reason = 'attempts-spent' } = trouble
-    const nowMs = this.nowMs()
-    if (row.state === 'dead') return { kind: 'dead', fingerprint, reason, attempt, published }
-    if (row.state === 'running') {
-      return { kind: 'running', fingerprint, attempt, ageMs: nowMs - trouble.countedAtMs }
+  /** The event as the table of attempts sees it. */
+  stateOf(id: EventId): AttemptState {
+    const kind = this.rows.get(id)?.state
+    const trouble = this.troubles.get(id)
+    if (kind === 'done' || kind === undefined || trouble === undefined) {
+      return { kind: kind === 'done' ? 'done' : 'absent' }
     }
-    const remainingMs = Math.max(0, trouble.nextTryAtMs - nowMs)
-    return { kind: 'waiting', fingerprint, remainingMs, attempt, alone }
+    return { ...trouble, kind }
   }
 
   move({ id, next, open }: FenceMove): void {

@@ -16,7 +16,7 @@
  * A claim with another fingerprint of the same rule answers `conflict` in every state but absent and changes nothing.
  */
 
-import { areAttemptsSpent } from './attempt-rules.ts'
+import { areAttemptsSpent } from './attempt-machine.ts'
 import type { Fingerprint, Json, OwnerToken } from './brands.ts'
 import type { ClaimResult, HeldAnswer } from './lease-store.ts'
 import type { DeadLetterReason } from './settlement.ts'

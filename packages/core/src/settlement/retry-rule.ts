@@ -1,6 +1,6 @@
 import { backoffMs } from '../concurrency/backoff.ts'
 import { isThenable } from '../concurrency/maybe-async.ts'
-import { areAttemptsSpent } from '../model/attempt-rules.ts'
+import { areAttemptsSpent } from '../model/attempt-machine.ts'
 import {
   describeError,
   type ErrorCode,

@@ -1,7 +1,7 @@
 import { overtaking } from '../concurrency/lanes.ts'
 import type { StopSignals } from '../concurrency/stop-signals.ts'
 import type { Collected } from '../handler/outbox.ts'
-import { LATEST_START_MS } from '../model/attempt-rules.ts'
+import { LATEST_START_MS } from '../model/attempt-machine.ts'
 import type { EventId, Json } from '../model/brands.ts'
 import type { BeginClaim, Begun, InboxTransaction } from '../model/inbox.ts'
 import type { Release } from '../model/runtime.ts'

@@ -1,5 +1,5 @@
 import { clampedMs } from '../concurrency/backoff.ts'
-import { isOwnerLive, YOUNG_MS } from '../model/attempt-rules.ts'
+import { isOwnerLive, YOUNG_MS } from '../model/attempt-machine.ts'
 import { ConflictError, roundedHint } from '../model/errors.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { Known } from '../model/inbox.ts'
