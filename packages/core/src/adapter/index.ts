@@ -11,7 +11,21 @@ export {
   LATE,
   withTimeout,
 } from '../concurrency/timeout.ts'
-export { decideCount, isOwnerLive, YOUNG_MS } from '../model/attempt-machine.ts'
+export {
+  type AttemptAnswer,
+  type AttemptCommand,
+  attemptStep,
+  decideCount,
+  dueNow,
+  isBeingPublished,
+  isOwnerLive,
+  knownTrouble,
+  type Publication,
+  replayed,
+  type Troubled,
+  UNPUBLISHED,
+  YOUNG_MS,
+} from '../model/attempt-machine.ts'
 export { copyDelivery } from '../model/delivery.ts'
 export {
   describeError,

@@ -1,5 +1,6 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import { ConfigurationError, type Inbox } from '@onceward/core'
+import { isBeingPublished, replayed, UNPUBLISHED } from '@onceward/core/adapter'
 import {
   type ConsumerRegistration,
   type DeadLetter,
@@ -19,7 +20,7 @@ import { inboxOptions, type RedisInboxOptions } from './options.ts'
 import { letterOf, type Reading, type Refused, type Trouble } from './record.ts'
 import { type Decision, Records } from './records.ts'
 import { RedisInboxSession } from './session.ts'
-import { isLetter, UNPUBLISHED } from './states.ts'
+import { isLetter } from './states.ts'
 
 /** An inbox in Redis, with its dead letters: no table and no command line has them. */
 export interface RedisInbox extends Inbox<RedisTransaction> {
@@ -97,18 +98,11 @@ export function inboxOf(
       operate(recordsOf(consumer), ref, (record, nowMs) =>
         record.kind === 'refused'
           ? { ...record, ...UNPUBLISHED, parked: true }
-          : due(record, nowMs),
+          : { ...record, ...replayed(nowMs) },
       ),
     discard: (consumer, ref) => operate(recordsOf(consumer), ref, () => undefined),
   }
 }
-
-const due = (record: Trouble, nowMs: number): Trouble => ({
-  ...record,
-  ...UNPUBLISHED,
-  ...{ kind: 'waiting', attempt: 0, noVerdicts: 0, token: undefined },
-  ...{ nextTryAtMs: nowMs, parked: true, alone: true },
-})
 
 async function operate(
   records: Records,
@@ -116,7 +110,7 @@ async function operate(
   become: (record: Trouble | Refused, nowMs: number) => Trouble | Refused | undefined,
 ): Promise<boolean> {
   const decide = ({ stored }: Reading, _: number, nowMs: number): Decision<boolean> => {
-    if (!isLetter(stored) || (stored.publishing?.untilMs ?? 0) > nowMs) return { answer: false }
+    if (!isLetter(stored) || isBeingPublished(stored, nowMs)) return { answer: false }
     const change = { record: become(stored, nowMs), lockedBy: '-' }
     return { answer: true, ifLocked: false, change }
   }

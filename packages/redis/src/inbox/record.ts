@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { DeadLetterReason, Delivery, Json } from '@onceward/core'
-import { isError } from '@onceward/core/adapter'
+import { isError, knownTrouble, type Publication, type Troubled } from '@onceward/core/adapter'
 import {
   type DeadLetter,
   type DeadLetterRef,
@@ -13,15 +13,11 @@ import {
   type OwnerToken,
 } from '@onceward/core/ports'
 
-/** A right to publish. Times are milliseconds on the clock of Redis. */
-export interface Publication {
-  readonly published: boolean
-  readonly publishing?: { readonly token: string; readonly untilMs: number } | undefined
-}
-
 /** What is kept of an event that had trouble. Times are milliseconds on the clock of Redis. */
-export interface Trouble extends Publication {
-  readonly kind: 'running' | 'waiting' | 'dead'
+export interface Trouble extends Troubled, TroubleDetails {}
+
+/** Beyond what the table of attempts decides by. */
+export interface TroubleDetails {
   readonly consumer: string
   readonly id: string
   readonly key: string
@@ -29,17 +25,9 @@ export interface Trouble extends Publication {
   /** In decimal digits: JSON has no bigint. */
   readonly fingerprint: string
   readonly delivery: StoredDelivery
-  readonly attempt: number
-  readonly noVerdicts: number
-  readonly token?: string | undefined
-  readonly countedAtMs: number
-  readonly nextTryAtMs: number
-  readonly reason?: DeadLetterReason | undefined
   readonly error?: string | undefined
   readonly firstFailedAtMs: number
   readonly lastFailedAtMs: number
-  readonly parked: boolean
-  readonly alone: boolean
 }
 
 /** What is kept of a refused message. */
@@ -116,26 +104,9 @@ export const fingerprintOf = (text: string): Fingerprint => BigInt(text) as Fing
 export function knownOf(stored: Stored, nowMs: number): Known {
   if (stored.kind === 'absent' || stored.kind === 'refused') return { kind: 'absent' }
   const fingerprint = fingerprintOf(stored.fingerprint)
-  switch (stored.kind) {
-    case 'done': {
-      const result = stored.result === '' ? undefined : (fromJsonText(stored.result) as Json)
-      return { kind: 'done', fingerprint, result, ageMs: nowMs - stored.atMs }
-    }
-    case 'running':
-      return {
-        ...{ kind: 'running', fingerprint, attempt: stored.attempt },
-        ageMs: nowMs - stored.countedAtMs,
-      }
-    case 'waiting':
-      return {
-        ...{ kind: 'waiting', fingerprint, attempt: stored.attempt, alone: stored.alone },
-        remainingMs: Math.max(0, stored.nextTryAtMs - nowMs),
-      }
-    case 'dead': {
-      const { attempt, published, reason = 'attempts-spent' } = stored
-      return { kind: 'dead', fingerprint, attempt, published, reason }
-    }
-  }
+  if (stored.kind !== 'done') return { ...knownTrouble(stored, nowMs), fingerprint }
+  const result = stored.result === '' ? undefined : (fromJsonText(stored.result) as Json)
+  return { kind: 'done', fingerprint, result, ageMs: nowMs - stored.atMs }
 }
 
 export function storedDelivery(delivery: Delivery): StoredDelivery {

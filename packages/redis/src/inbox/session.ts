@@ -1,5 +1,12 @@
 import { StoreUnavailableError } from '@onceward/core'
-import { decideCount, isConflict, messageHash } from '@onceward/core/adapter'
+import {
+  type AttemptAnswer,
+  type AttemptCommand,
+  attemptStep,
+  isBeingPublished,
+  isConflict,
+  messageHash,
+} from '@onceward/core/adapter'
 import type {
   BeginRequest,
   Begun,
@@ -34,19 +41,10 @@ import {
   type Refused,
   readValue,
   storedDelivery,
-  type Trouble,
+  type TroubleDetails,
 } from './record.ts'
 import { type Decision, Records } from './records.ts'
-import {
-  doneOnly,
-  dueEvent,
-  firstTrouble,
-  isLetter,
-  isOwned,
-  isTrouble,
-  toClaims,
-  UNPUBLISHED,
-} from './states.ts'
+import { doneOnly, dueEvent, firstDetails, isLetter, isTrouble, toClaims } from './states.ts'
 import {
   CommitConflict,
   LOCK_MS,
@@ -61,8 +59,7 @@ const LOOK_MS = 15
 const MORE_DUE = 50
 
 const PARKED: ParkAnswer = { kind: 'parked' }
-const LOST: Decision<VerdictAnswer> = { answer: 'lost' }
-const noLock = '-'
+const NO_LOCK = '-'
 
 export interface SessionParts {
   readonly calls: InboxCalls
@@ -70,6 +67,12 @@ export interface SessionParts {
   readonly hasJson: boolean
   readonly registration: ConsumerRegistration
   readonly secret: Uint8Array
+}
+
+interface StepDetails {
+  readonly failed?: Pick<TroubleDetails, 'error' | 'lastFailedAtMs'>
+  /** Whose lock may be on an event that nobody runs. */
+  readonly lockedBy?: string
 }
 
 /** An inbox in Redis as one guard uses it. */
@@ -153,22 +156,20 @@ export class RedisInboxSession implements InboxSession<RedisTransaction> {
     const names = events.map(({ id }) => nameOfEvent(id))
     const counted = await this.#waiting(waitMs, async () => {
       const { all, nowMs } = await this.#records.read(names)
-      const isNew = ({ stored }: Reading) => stored.kind === 'absent'
       if (all.some(({ isChanging }) => isChanging)) return undefined
-      const begun = events.map((event, index) =>
-        isNew(all[index] as Reading) && names.indexOf(names[index] as string) === index
-          ? this.#counted(firstTrouble(event, this.#parts.registration, nowMs), nowMs)
-          : undefined,
-      )
-      const entries = names.map((name, index) => {
-        const record = begun[index]
-        return { name, head: '', change: record && { record, lockedBy: noLock } }
+      const steps = events.map((event, index) => {
+        const reading = all[index] as Reading
+        // One event twice in a call: the second has a row.
+        if (names.indexOf(names[index] as string) !== index) return undefined
+        return this.#step(event, reading, { kind: 'suspect', token: this.#newToken() }, nowMs)
       })
+      const entries = names.map((name, index) => ({ name, head: '', change: steps[index]?.change }))
       const swapped = await this.#records.swap(entries, true)
       if (swapped.some((each) => each !== 'swapped')) return undefined
       return events.map((event, index) => {
-        const record = begun[index]
-        return record && { event, token: record.token as OwnerToken, attempt: record.attempt }
+        const answer = steps[index]?.answer
+        if (answer?.kind !== 'counted') return undefined
+        return { event, token: answer.token, attempt: answer.attempt }
       })
     })
     return counted === undefined ? { kind: 'held' } : { kind: 'answered', counted }
@@ -179,26 +180,12 @@ export class RedisInboxSession implements InboxSession<RedisTransaction> {
     run: 'together' | 'alone',
   ): Promise<readonly CountAnswer[]> {
     const { registration } = this.#parts
-    return this.#change(events, ({ isLocked, stored }, index, nowMs): Decision<CountAnswer> => {
-      if (!isTrouble(stored)) return { answer: { kind: 'changed' } }
-      if (isLocked) return { answer: { kind: 'held' } }
-      const { noVerdicts } = stored
-      const { maxAttempts = registration.maxAttempts } = events[index] as IdentifiedEvent
-      const known = knownOf(stored, nowMs)
-      const decision = decideCount(known, { noVerdicts, run, maxAttempts })
-      const ifLocked = { kind: 'held' } as const
-      if (decision.kind === 'counted') {
-        // An event without a verdict runs alone until it has one, even if this attempt is released.
-        const alone = stored.alone || stored.kind === 'running'
-        const record = this.#counted({ ...stored, alone }, nowMs)
-        const token = record.token as OwnerToken
-        const answer = { kind: 'counted', token, attempt: record.attempt } as const
-        return { answer, ifLocked, change: { record, lockedBy: noLock } }
-      }
-      if (decision.kind !== 'buried') return { answer: decision }
-      const buried = { reason: decision.reason, token: undefined, ...UNPUBLISHED }
-      const record: Trouble = { ...stored, kind: 'dead', lastFailedAtMs: nowMs, ...buried }
-      return { answer: decision, ifLocked, change: { record, lockedBy: noLock } }
+    return this.#change(events, (reading, event, nowMs): Decision<CountAnswer> => {
+      const held = { kind: 'held' } as const
+      if (reading.isLocked && isTrouble(reading.stored)) return { answer: held }
+      const { maxAttempts = registration.maxAttempts } = event
+      const command = { kind: 'count', token: this.#newToken(), run, maxAttempts } as const
+      return { ...this.#step(event, reading, command, nowMs), ifLocked: held }
     })
   }
 
@@ -210,22 +197,16 @@ export class RedisInboxSession implements InboxSession<RedisTransaction> {
     const parked = await this.#waiting(waitMs, async () => {
       const [answer] = await this.#change(
         [event],
-        ({ isLocked, stored }, _, nowMs): Decision<ParkAnswer | undefined> => {
-          const held = { answer: undefined }
-          const known = knownOf(stored, nowMs)
-          if (known.kind === 'absent') {
-            if (isLocked) return held
-            const trouble = firstTrouble(event, this.#parts.registration, nowMs)
-            const record: Trouble = { ...trouble, parked: true, nextTryAtMs: nowMs }
-            return { answer: PARKED, change: { record, lockedBy: noLock } }
-          }
-          const isUnparked = isTrouble(stored) && stored.kind !== 'dead' && !stored.parked
-          if (!isUnparked || isConflict(known.fingerprint, event.fingerprint)) {
+        (reading, _, nowMs): Decision<ParkAnswer | undefined> => {
+          const known = knownOf(reading.stored, nowMs)
+          const isOther =
+            known.kind !== 'absent' && isConflict(known.fingerprint, event.fingerprint)
+          const command = { kind: 'park', isConflict: isOther } as const
+          const { answer, change } = this.#step(event, reading, command, nowMs)
+          if (answer === 'known' && known.kind !== 'absent') {
             return { answer: { kind: 'known', known } }
           }
-          if (isLocked) return held
-          const record = { ...stored, parked: true, delivery: storedDelivery(event.delivery) }
-          return { answer: PARKED, change: { record, lockedBy: noLock } }
+          return reading.isLocked ? { answer: undefined } : { answer: PARKED, change }
         },
       )
       return answer
@@ -234,65 +215,37 @@ export class RedisInboxSession implements InboxSession<RedisTransaction> {
   }
 
   fail(failures: readonly Failure[]): Promise<readonly VerdictAnswer[]> {
-    return this.#fail(failures, noLock)
+    return this.#fail(failures, NO_LOCK)
   }
 
   #fail(failures: readonly Failure[], lockedBy: string): Promise<readonly VerdictAnswer[]> {
-    return this.#conclude(failures, lockedBy, ({ delayMs }, nowMs) => ({
-      kind: 'waiting',
-      nextTryAtMs: nowMs + delayMs,
-    }))
+    return this.#conclude(failures, lockedBy, (failure) => ({ ...failure, kind: 'fail' }))
   }
 
   bury(burials: readonly Burial[]): Promise<readonly VerdictAnswer[]> {
-    return this.#conclude(burials, noLock, ({ reason }) => ({
-      ...{ kind: 'dead', reason },
-      ...UNPUBLISHED,
-    }))
+    return this.#conclude(burials, NO_LOCK, (burial) => ({ ...burial, kind: 'bury' }))
   }
 
+  /** @param lockedBy - Whose lock may be on an event whose run was clean. */
   #conclude<Verdict extends Failure | Burial>(
     verdicts: readonly Verdict[],
     lockedBy: string,
-    changeOf: (verdict: Verdict, nowMs: number) => Partial<Trouble>,
+    commandOf: (verdict: Verdict) => AttemptCommand<'fail' | 'bury'>,
   ): Promise<readonly VerdictAnswer[]> {
     const events = verdicts.map(({ event }) => event)
-    return this.#change(events, ({ stored }, index, nowMs): Decision<VerdictAnswer> => {
+    return this.#change(events, (reading, event, nowMs, index): Decision<VerdictAnswer> => {
       const verdict = verdicts[index] as Verdict
-      const { attempt, error, event, token } = verdict
-      const failed = { error: errorText(error), lastFailedAtMs: nowMs }
-      const change = changeOf(verdict, nowMs)
-      if (token !== undefined) {
-        if (!isOwned(stored, token)) return LOST
-        const cleared = { token: undefined, alone: false }
-        const record: Trouble = { ...stored, ...failed, ...cleared, ...change }
-        return { answer: 'recorded', change: { record } }
-      }
-      // After a clean run.
-      if (stored.kind !== 'absent') return LOST
-      const first = firstTrouble(event, this.#parts.registration, nowMs)
-      const record: Trouble = { ...first, ...failed, attempt, ...change }
-      return { answer: 'recorded', ifLocked: 'lost', change: { record, lockedBy } }
+      const failed = { error: errorText(verdict.error), lastFailedAtMs: nowMs }
+      const step = this.#step(event, reading, commandOf(verdict), nowMs, { failed, lockedBy })
+      return { ...step, ifLocked: 'lost' }
     })
   }
 
   release(releases: readonly Release[]): Promise<readonly VerdictAnswer[]> {
     const events = releases.map(({ event }) => event)
-    return this.#change(events, ({ stored }, index, nowMs): Decision<VerdictAnswer> => {
-      const { as, token } = releases[index] as Release
-      if (!isOwned(stored, token)) return LOST
-      const attempt = Math.max(0, stored.attempt - 1)
-      const noVerdicts = stored.noVerdicts + (as === 'no-verdict' ? 1 : 0)
-      if (attempt === 0 && noVerdicts === 0 && !stored.parked) {
-        return { answer: 'recorded', change: { record: undefined } }
-      }
-      const alone = stored.alone || as === 'no-verdict'
-      const given = { kind: 'waiting', token: undefined, nextTryAtMs: nowMs } as const
-      return {
-        answer: 'recorded',
-        change: { record: { ...stored, attempt, noVerdicts, alone, ...given } },
-      }
-    })
+    return this.#change(events, (reading, event, nowMs, index) =>
+      this.#step(event, reading, { ...(releases[index] as Release), kind: 'release' }, nowMs),
+    )
   }
 
   refuse(refusals: readonly Refusal[]): Promise<readonly DeadLetterRef[]> {
@@ -318,7 +271,7 @@ export class RedisInboxSession implements InboxSession<RedisTransaction> {
   }
 
   async takePublishing(ref: DeadLetterRef, rightMs: number): Promise<PublishingRight> {
-    const token = this.#parts.registration.runtime.uuid() as OwnerToken
+    const token = this.#newToken()
     const held = { kind: 'held' } as const
     const decide = (
       { isLocked, stored }: Reading,
@@ -327,13 +280,13 @@ export class RedisInboxSession implements InboxSession<RedisTransaction> {
     ): Decision<PublishingRight> => {
       if (!isLetter(stored)) return { answer: { kind: 'gone' } }
       if (stored.published) return { answer: { kind: 'already' } }
-      if (isLocked || (stored.publishing?.untilMs ?? 0) > nowMs) return { answer: held }
+      if (isLocked || isBeingPublished(stored, nowMs)) return { answer: held }
       const letter = letterOf(stored, ref)
       const record = { ...stored, publishing: { token, untilMs: nowMs + rightMs } }
       return {
         answer: { kind: 'taken', token, letter },
         ifLocked: held,
-        change: { record, lockedBy: noLock },
+        change: { record, lockedBy: NO_LOCK },
       }
     }
     const [answer] = await this.#records.change([nameOf(ref)], decide)
@@ -348,7 +301,7 @@ export class RedisInboxSession implements InboxSession<RedisTransaction> {
     const [answer] = await this.#records.change(
       [nameOf(ref)],
       ({ stored }): Decision<VerdictAnswer> => {
-        if (!isLetter(stored) || stored.publishing?.token !== token) return LOST
+        if (!isLetter(stored) || stored.publishing?.token !== token) return { answer: 'lost' }
         const record = { ...stored, publishing: undefined, published: as === 'published' }
         return { answer: 'recorded', change: { record } }
       },
@@ -387,20 +340,47 @@ export class RedisInboxSession implements InboxSession<RedisTransaction> {
     return error instanceof StoreUnavailableError ? 'store' : 'other'
   }
 
-  /** Counts one more attempt, with a token of its own. */
-  #counted(before: Trouble, nowMs: number): Trouble {
-    const token = this.#parts.registration.runtime.uuid()
-    return { ...before, kind: 'running', attempt: before.attempt + 1, token, countedAtMs: nowMs }
+  #newToken(): OwnerToken {
+    return this.#parts.registration.runtime.uuid() as OwnerToken
   }
 
   #change<Answer>(
     events: readonly IdentifiedEvent[],
-    decide: (reading: Reading, index: number, nowMs: number) => Decision<Answer>,
+    decide: (
+      reading: Reading,
+      event: IdentifiedEvent,
+      nowMs: number,
+      index: number,
+    ) => Decision<Answer>,
   ): Promise<readonly Answer[]> {
     return this.#records.change(
       events.map(({ id }) => nameOfEvent(id)),
-      decide,
+      (reading, index, nowMs) => decide(reading, events[index] as IdentifiedEvent, nowMs, index),
     )
+  }
+
+  /** What the table of attempts says, as a change of the record. */
+  #step<Kind extends AttemptCommand['kind']>(
+    event: IdentifiedEvent,
+    { stored }: Reading,
+    command: AttemptCommand<Kind>,
+    nowMs: number,
+    { failed, lockedBy = NO_LOCK }: StepDetails = {},
+  ): Decision<AttemptAnswer<Kind>> {
+    const state = stored.kind === 'refused' ? { kind: 'absent' as const } : stored
+    const { answer, next } = attemptStep(state, command, nowMs)
+    if (next === undefined) return { answer }
+    // An owner may conclude while its own transaction has the lock.
+    const isOwner = state.kind === 'running' && 'token' in command && state.token === command.token
+    const locks = isOwner ? {} : { lockedBy }
+    if (next.kind === 'absent') return { answer, change: { record: undefined, ...locks } }
+    const { registration } = this.#parts
+    const before = isTrouble(stored) ? stored : firstDetails(event, registration, nowMs)
+    const isGiven = command.kind === 'park' && before === stored
+    const given = isGiven && { delivery: storedDelivery(event.delivery) }
+    const died = next.kind === 'dead' && { lastFailedAtMs: nowMs }
+    const record = { ...before, ...next, ...given, ...died, ...failed }
+    return { answer, change: { record, ...locks } }
   }
 
   /** Tries until there is an answer, for at most `waitMs`. */

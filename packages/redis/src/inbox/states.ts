@@ -1,5 +1,5 @@
 import { ConfigurationError } from '@onceward/core'
-import { isOwnerLive } from '@onceward/core/adapter'
+import { dueNow } from '@onceward/core/adapter'
 import type {
   BeginClaim,
   ConsumerRegistration,
@@ -18,10 +18,9 @@ import {
   type Stored,
   storedDelivery,
   type Trouble,
+  type TroubleDetails,
 } from './record.ts'
 import type { RowClaim } from './transaction.ts'
-
-export const UNPUBLISHED = { published: false, publishing: undefined } as const
 
 export function toClaims(claim: BeginClaim, keys: InboxKeys): readonly RowClaim[] {
   const rowOf = ({ fingerprint, id }: IdentifiedEvent, counted?: OwnerToken): RowClaim => {
@@ -48,35 +47,25 @@ export const doneOnly = (known: Known): DoneEvent | undefined =>
 export const isTrouble = (stored: Stored): stored is Trouble =>
   stored.kind === 'running' || stored.kind === 'waiting' || stored.kind === 'dead'
 
-export const isOwned = (stored: Stored, token: OwnerToken): stored is Trouble =>
-  stored.kind === 'running' && stored.token === token
-
 export const isLetter = (stored: Stored): stored is Trouble | Refused =>
   stored.kind === 'dead' || stored.kind === 'refused'
 
-export function firstTrouble(
+export function firstDetails(
   { delivery, fingerprint, id, key, tenant }: IdentifiedEvent,
   { consumer }: ConsumerRegistration,
   nowMs: number,
-): Trouble {
+): TroubleDetails {
   return {
-    ...{ kind: 'waiting', consumer, id, key, tenant, fingerprint: String(fingerprint) },
-    ...{ delivery: storedDelivery(delivery), attempt: 0, noVerdicts: 0 },
-    ...{ countedAtMs: 0, nextTryAtMs: 0, firstFailedAtMs: nowMs, lastFailedAtMs: nowMs },
-    ...{ parked: false, alone: false, published: false },
+    ...{ consumer, id, key, tenant, fingerprint: String(fingerprint) },
+    ...{ delivery: storedDelivery(delivery), firstFailedAtMs: nowMs, lastFailedAtMs: nowMs },
   }
 }
 
 export function dueEvent(stored: Stored, ref: DeadLetterRef, nowMs: number): readonly DueEvent[] {
-  if (stored.kind === 'absent' || stored.kind === 'done' || !stored.parked) return []
-  const delivery = deliveryOf(stored.delivery)
-  if (stored.kind === 'refused') return [{ ref, what: 'run', delivery }]
-  const identity = identityOf(stored)
-  const isToRun =
-    (stored.kind === 'waiting' && stored.nextTryAtMs <= nowMs) ||
-    (stored.kind === 'running' && !isOwnerLive(nowMs - stored.countedAtMs))
-  if (isToRun) return [{ ref, what: 'run', delivery, identity }]
-  const isToPublish =
-    stored.kind === 'dead' && !stored.published && (stored.publishing?.untilMs ?? 0) <= nowMs
-  return isToPublish ? [{ ref, what: 'publish', delivery, identity }] : []
+  if (stored.kind === 'refused') {
+    return stored.parked ? [{ ref, what: 'run', delivery: deliveryOf(stored.delivery) }] : []
+  }
+  const what = dueNow(stored, nowMs)
+  if (what === undefined || !isTrouble(stored)) return []
+  return [{ ref, what, delivery: deliveryOf(stored.delivery), identity: identityOf(stored) }]
 }
