@@ -29,7 +29,7 @@ export interface DispatcherEvents extends Pick<SettleContext, 'stopDeliveries'> 
   /** The settlement is stored. */
   readonly onKnown: (settlement: Settlement) => void
   /** The broker has the settlement, or the message is held. */
-  readonly onSettled: (channel: DeliveryChannel) => void
+  readonly onSettled: (received: Pick<Received, 'channel'>) => void
 }
 
 /**
@@ -68,9 +68,9 @@ export class Dispatcher {
     }
     this.#flow = new DeliveryFlow(flow, {
       hasRoom: () => this.inFlight < this.prefetches.reduce((sum, prefetch) => sum + prefetch, 0),
-      onRun: (elapsedMs) => this.#prefetch.note(elapsedMs),
+      onRun: this.#prefetch.note.bind(this.#prefetch),
       onKnown: events.onKnown,
-      onSettled: ({ channel }) => events.onSettled(channel),
+      onSettled: events.onSettled,
       onRefilled: () => this.#look(),
     })
   }
@@ -131,7 +131,7 @@ export class Dispatcher {
       const isOld = (received: Received) => received.receivedAtMs < beforeMs
       for (const received of this.#flow.takeBack(isOld, 'pending')) {
         requeue(context, received)
-        events.onSettled(received.channel)
+        events.onSettled(received)
       }
       this.#look()
     }

@@ -13,9 +13,9 @@ import {
 } from '@onceward/core/adapter'
 import type { ConsumeMessage } from 'amqplib'
 import type { AmqpConnection } from './client.ts'
-import { ConsumerChannel, type DeliveryChannel } from './clients/amqplib.ts'
+import { ConsumerChannel } from './clients/amqplib.ts'
 import type { Connector } from './clients/connector.ts'
-import type { Accept } from './delivery.ts'
+import type { Accept, Received } from './delivery.ts'
 import type { Dispatcher, DispatcherEvents } from './dispatch.ts'
 import {
   BACKOFF,
@@ -72,13 +72,27 @@ export class Receiver {
   #isBusy = false
   /** Looks once for all settlements of a turn of the event loop. */
   readonly #pumpSoon: () => void = oncePerTurn(() => this.pump())
+  /** A settlement is stored: the store has answered. */
+  readonly #known = (settlement: Settlement): void => {
+    this.#recovery.known(settlement)
+    this.#pumpSoon()
+  }
+  /** The broker has the settlement, or the message is held. */
+  readonly #settled = ({ channel: deliveries }: Pick<Received, 'channel'>): void => {
+    this.#recovery.succeeded()
+    this.#recovery.progressed()
+    for (const channel of this.#retired) {
+      if (channel.deliveries === deliveries && deliveries.inHand === 0) void this.#close(channel)
+    }
+    this.#pumpSoon()
+  }
 
   constructor(options: ReceiverOptions) {
     const { port, settings } = options
     this.#options = options
     this.dispatcher = options.createDispatcher({
-      onKnown: (settlement) => this.known(settlement),
-      onSettled: (channel) => this.settled(channel),
+      onKnown: this.#known,
+      onSettled: this.#settled,
       stopDeliveries: () => this.stopDeliveries(),
     })
     this.#recovery = new Recovery<BrokerErrorKind>({
@@ -130,21 +144,6 @@ export class Receiver {
     const channels = [...this.#retired, ...(this.#channel === undefined ? [] : [this.#channel])]
     this.#channel = undefined
     await Promise.all(channels.map((channel) => this.#close(channel)))
-  }
-
-  /** A settlement is stored: the store has answered. */
-  known(settlement: Settlement): void {
-    this.#recovery.known(settlement)
-    this.#pumpSoon()
-  }
-
-  settled(deliveries: DeliveryChannel): void {
-    this.#recovery.succeeded()
-    this.#recovery.progressed()
-    for (const channel of this.#retired) {
-      if (channel.deliveries === deliveries && deliveries.inHand === 0) void this.#close(channel)
-    }
-    this.#pumpSoon()
   }
 
   /** Brings the consumer into the state that it should be in. */

@@ -97,19 +97,23 @@ export class Receiver implements PullSource<Received> {
   ): Promise<void> {
     this.#reading.add(streams)
     this.#wasLook = false
-    const fetch = () => this.#receive(streams, count).finally(() => this.#reading.delete(streams))
+    const fetch = () => this.#receive(streams, count)
     const sizes = isProbe ? { reserved: 0 } : { reserved: count * streams.length, full: count }
     await room.receive({ ...sizes, fetch })
   }
 
   async #receive(streams: readonly string[], count: number): Promise<readonly Received[]> {
     const { api, accept } = this.#options
-    if (this.#isGroupMissing) await this.#options.restore()
-    this.#isGroupMissing = false
-    const entries = await api.read(streams, { count, blockMs: BLOCK_MS })
-    if (entries.length > 0) this.#busy.add(streams)
-    else this.#busy.delete(streams)
-    return accept(entries.map((entry) => ({ ...entry, deliveryCount: 1 })))
+    try {
+      if (this.#isGroupMissing) await this.#options.restore()
+      this.#isGroupMissing = false
+      const entries = await api.read(streams, { count, blockMs: BLOCK_MS })
+      if (entries.length > 0) this.#busy.add(streams)
+      else this.#busy.delete(streams)
+      return accept(entries.map((entry) => ({ ...entry, deliveryCount: 1 })))
+    } finally {
+      this.#reading.delete(streams)
+    }
   }
 
   #isLookDue(room: Room): boolean {

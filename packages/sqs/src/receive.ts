@@ -1,3 +1,4 @@
+import type { Message } from '@aws-sdk/client-sqs'
 import type { PullSource, ReceiveRoom } from '@onceward/core/adapter'
 import { byOrderingKey, type GuardPort } from '@onceward/core/adapter'
 import { ENTRIES, type SqsApi } from './client.ts'
@@ -32,12 +33,12 @@ export class Receiver implements PullSource<Received> {
 
   fill(room: ReceiveRoom<Received>): void {
     while (this.#polls < this.#wantedPolls && room.free >= room.worthwhile) {
-      void this.#poll(room, Math.min(ENTRIES, room.free, this.#options.settings.batchSize))
+      this.#poll(room, Math.min(ENTRIES, room.free, this.#options.settings.batchSize))
     }
   }
 
   fillOne(room: ReceiveRoom<Received>): void {
-    void this.#poll(room, 1)
+    this.#poll(room, 1)
   }
 
   failed(): void {
@@ -50,13 +51,9 @@ export class Receiver implements PullSource<Received> {
     return Math.min(settings.longPollMs, api.longestPollMs() ?? settings.longPollMs)
   }
 
-  async #poll(room: ReceiveRoom<Received>, max: number): Promise<void> {
+  #poll(room: ReceiveRoom<Received>, max: number): void {
     this.#polls += 1
-    const fetch = () =>
-      this.#receive(room, max).finally(() => {
-        this.#polls -= 1
-      })
-    await room.receive({ reserved: max, full: max, fetch })
+    void room.receive({ reserved: max, full: max, fetch: () => this.#receive(room, max) })
   }
 
   async #receive(room: ReceiveRoom<Received>, max: number): Promise<readonly Received[]> {
@@ -65,7 +62,12 @@ export class Receiver implements PullSource<Received> {
     // After an outage the first receive does not long-poll: it only shows that SQS answers.
     const waitMs = room.outage?.state === 'recovering' ? 0 : this.#longPollMs
     const startedAtMs = port.runtime.monotonic()
-    const messages = await api.receive({ max, waitMs, visibilityMs }, abort)
+    let messages: readonly Message[]
+    try {
+      messages = await api.receive({ max, waitMs, visibilityMs }, abort)
+    } finally {
+      this.#polls -= 1
+    }
     // An answer that cannot be read is a failure: the pauses grow, and it is logged once.
     const received = accept(messages, startedAtMs)
     if (received.length > 0) {

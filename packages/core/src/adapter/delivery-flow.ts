@@ -84,6 +84,22 @@ export class DeliveryFlow<Each extends Received> implements Dispatching {
     return !signals.stop.aborted && (why === 'outage' || this.#held.size < mostHeld)
   }
 
+  // Functions that are handed on as they are: each message passes them.
+  readonly #known = (each: Each, settlement: Settlement, elapsedMs: number): void => {
+    this.#options.lanes.ended?.(each)
+    // A delivery that was deferred without a run says nothing about the pace.
+    if (settlement.kind !== 'defer' || settlement.reason === 'failed') this.#events.onRun(elapsedMs)
+    this.#events.onKnown(settlement)
+  }
+  readonly #settled = (each: Each, settlement: Settlement, untilMs: number | undefined): void => {
+    if (untilMs !== undefined) {
+      const isOutage = settlement.kind === 'defer' && settlement.reason === 'store-down'
+      if (this.#options.signals.stop.aborted) this.refuse([each])
+      else this.#held.hold(each, untilMs, isOutage)
+    }
+    this.#events.onSettled(each)
+  }
+
   constructor(options: FlowOptions<Each>, events: FlowEvents<Each>) {
     const { port, settings, signals, hasDeadLetterPlace, lanes } = options
     this.#options = options
@@ -99,10 +115,10 @@ export class DeliveryFlow<Each extends Received> implements Dispatching {
     })
     this.#buffer = new DeliveryBuffer({
       ...{ port, settings, signals, hasDeadLetterPlace, pending: this.#pending },
-      onStart: (each) => lanes.started?.(each),
+      onStart: lanes.started?.bind(lanes),
       settle: (each, settlement) => options.settle(each, settlement, this.#mayHold),
-      onKnown: (...known) => this.#known(...known),
-      onSettled: (each, settlement, untilMs) => this.#settled(each, settlement, untilMs),
+      onKnown: this.#known,
+      onSettled: this.#settled,
       onRefilled: events.onRefilled,
     })
   }
@@ -195,22 +211,6 @@ export class DeliveryFlow<Each extends Received> implements Dispatching {
   /** Resolves when everything is settled. */
   ended(): Promise<void> {
     return this.#buffer.ended()
-  }
-
-  #known(each: Each, settlement: Settlement, elapsedMs: number): void {
-    this.#options.lanes.ended?.(each)
-    // A delivery that was deferred without a run says nothing about the pace.
-    if (settlement.kind !== 'defer' || settlement.reason === 'failed') this.#events.onRun(elapsedMs)
-    this.#events.onKnown(settlement)
-  }
-
-  #settled(each: Each, settlement: Settlement, untilMs: number | undefined): void {
-    if (untilMs !== undefined) {
-      const isOutage = settlement.kind === 'defer' && settlement.reason === 'store-down'
-      if (this.#options.signals.stop.aborted) this.refuse([each])
-      else this.#held.hold(each, untilMs, isOutage)
-    }
-    this.#events.onSettled(each)
   }
 
   #takeAgain(group: readonly Each[], hold: Hold): void {

@@ -86,7 +86,7 @@ export class PullLoop<Each extends Received, Kind extends string>
     })
     this.#flow = new DeliveryFlow(options, {
       hasRoom: () => this.room >= this.worthwhile,
-      onRun: (elapsedMs) => this.#prefetch.note(elapsedMs),
+      onRun: this.#prefetch.note.bind(this.#prefetch),
       onKnown: (settlement) => this.#recovery.known(settlement),
       onSettled: () => this.#recovery.progressed(),
       onRefilled: () => this.pump(),
@@ -169,14 +169,15 @@ export class PullLoop<Each extends Received, Kind extends string>
     this.#recovery.pause(delayMs)
   }
 
-  async receive(receive: Receive<Each>): Promise<'answered' | 'failed'> {
-    if (this.#recovery.isStopped) return 'failed'
-    const receiving = this.#receive(receive)
+  receive(receive: Receive<Each>): Promise<'answered' | 'failed'> {
+    if (this.#recovery.isStopped) return Promise.resolve('failed')
+    const receiving = this.#receive(receive).then((answer) => {
+      this.#receives.delete(receiving)
+      this.pump()
+      return answer
+    })
     this.#receives.add(receiving)
-    const answer = await receiving
-    this.#receives.delete(receiving)
-    this.pump()
-    return answer
+    return receiving
   }
 
   /** A message that is being settled may be in hand again soon. */
@@ -190,9 +191,12 @@ export class PullLoop<Each extends Received, Kind extends string>
     const startedAtMs = runtime.monotonic()
     this.#reserved += reserved
     try {
-      const received = await fetch().finally(() => {
+      let received: readonly Each[]
+      try {
+        received = await fetch()
+      } finally {
         this.#reserved -= reserved
-      })
+      }
       const tookMs = runtime.monotonic() - startedAtMs
       if (full !== undefined && received.length >= full) this.#prefetch.noteReceive(tookMs)
       this.#recovery.progressed()
