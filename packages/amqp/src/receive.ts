@@ -72,11 +72,6 @@ export class Receiver {
   #isBusy = false
   /** Looks once for all settlements of a turn of the event loop. */
   readonly #pumpSoon: () => void = oncePerTurn(() => this.pump())
-  /** A settlement is stored: the store has answered. */
-  readonly #known = (settlement: Settlement): void => {
-    this.#recovery.known(settlement)
-    this.#pumpSoon()
-  }
   /** The broker has the settlement, or the message is held. */
   readonly #settled = ({ channel: deliveries }: Pick<Received, 'channel'>): void => {
     this.#recovery.succeeded()
@@ -91,7 +86,7 @@ export class Receiver {
     const { port, settings } = options
     this.#options = options
     this.dispatcher = options.createDispatcher({
-      onKnown: this.#known,
+      onKnown: this.known.bind(this),
       onSettled: this.#settled,
       stopDeliveries: () => this.stopDeliveries(),
     })
@@ -144,6 +139,12 @@ export class Receiver {
     const channels = [...this.#retired, ...(this.#channel === undefined ? [] : [this.#channel])]
     this.#channel = undefined
     await Promise.all(channels.map((channel) => this.#close(channel)))
+  }
+
+  /** A settlement is stored: the store has answered. */
+  known(settlement: Settlement): void {
+    this.#recovery.known(settlement)
+    this.#pumpSoon()
   }
 
   /** Brings the consumer into the state that it should be in. */
