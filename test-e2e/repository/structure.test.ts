@@ -167,12 +167,13 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
     'background',
   ],
   edge: [...LOWER, 'messages', 'handler', 'guard'],
-  adapter: ['model', 'support', 'concurrency'],
+  flow: ['model', 'support', 'concurrency'],
+  adapter: ['model', 'support', 'concurrency', 'flow'],
   memory: ['model', 'support', 'concurrency'],
 }
 
 /** Rooms that were fuller when the rule came. Their numbers may only fall. */
-const FULLER: Readonly<Record<string, number>> = { adapter: 24, model: 17 }
+const FULLER: Readonly<Record<string, number>> = { model: 17 }
 
 describe('the rooms of core', () => {
   it.each(Object.keys(ROOMS))('%s has at most 16 files', (room) => {

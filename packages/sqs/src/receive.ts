@@ -23,7 +23,6 @@ const EMPTY_PAUSE_MS = 200
 export class Receiver implements PullSource<Received> {
   readonly most: number = ENTRIES
   readonly #options: ReceiverOptions
-  #polls = 0
   /** Polls wanted at once: one more whenever a poll brought something, one while the queue is empty. */
   #wantedPolls = 1
 
@@ -32,7 +31,7 @@ export class Receiver implements PullSource<Received> {
   }
 
   fill(room: ReceiveRoom<Received>): void {
-    while (this.#polls < this.#wantedPolls && room.free >= room.worthwhile) {
+    while (room.receiving < this.#wantedPolls && room.free >= room.worthwhile) {
       this.#poll(room, Math.min(ENTRIES, room.free, this.#options.settings.batchSize))
     }
   }
@@ -52,23 +51,27 @@ export class Receiver implements PullSource<Received> {
   }
 
   #poll(room: ReceiveRoom<Received>, max: number): void {
-    this.#polls += 1
     void room.receive({ reserved: max, full: max, fetch: () => this.#receive(room, max) })
   }
 
-  async #receive(room: ReceiveRoom<Received>, max: number): Promise<readonly Received[]> {
-    const { api, settings, port, accept, abort } = this.#options
+  /** Without an async function, because a quick handler makes a receive every few messages. */
+  #receive(room: ReceiveRoom<Received>, max: number): Promise<readonly Received[]> {
+    const { api, settings, port, abort } = this.#options
     const { visibilityMs } = settings
     // After an outage the first receive does not long-poll: it only shows that SQS answers.
     const waitMs = room.outage?.state === 'recovering' ? 0 : this.#longPollMs
     const startedAtMs = port.runtime.monotonic()
-    let messages: readonly Message[]
-    try {
-      messages = await api.receive({ max, waitMs, visibilityMs }, abort)
-    } finally {
-      this.#polls -= 1
-    }
-    // An answer that cannot be read is a failure: the pauses grow, and it is logged once.
+    const receiving = api.receive({ max, waitMs, visibilityMs }, abort)
+    return receiving.then((messages) => this.#accept(room, messages, { waitMs, startedAtMs }))
+  }
+
+  /** @throws if the answer cannot be read: that is a failure, so the pauses grow, and it is logged once. */
+  #accept(
+    room: ReceiveRoom<Received>,
+    messages: readonly Message[],
+    { waitMs, startedAtMs }: { readonly waitMs: number; readonly startedAtMs: number },
+  ): readonly Received[] {
+    const { accept, port } = this.#options
     const received = accept(messages, startedAtMs)
     if (received.length > 0) {
       const most = Math.min(MOST_POLLS, Math.ceil(room.capacity / ENTRIES))

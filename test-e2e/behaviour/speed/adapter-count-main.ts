@@ -24,7 +24,7 @@ const { prepare } = await consumeInMemory(guard)
 await prepare(EVENTS)()
 aheadMs = 10_000
 
-const scripts = new RegExp(`packages/(core/src/adapter|${name}/src/(?!fixtures))`)
+const scripts = new RegExp(`packages/(core/src/(?:adapter|flow)|${name}/src/(?!fixtures))`)
 const costs = {
   ...(await promisesAndTimers(prepare(EVENTS), EVENTS)),
   calls: await callsOf(scripts, prepare(EVENTS), EVENTS),

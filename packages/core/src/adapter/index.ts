@@ -12,6 +12,18 @@ export {
   withTimeout,
 } from '../concurrency/timeout.ts'
 export {
+  DeliveryBuffer,
+  type GuardCall,
+  oncePerTurn,
+  type StartLimits,
+} from '../flow/delivery-buffer.ts'
+export { DeliveryFlow, type FlowOptions, type MayHold } from '../flow/delivery-flow.ts'
+export { byOrderingKey, type Delivered, toBatches } from '../flow/ordering.ts'
+export type { Startable } from '../flow/pending-deliveries.ts'
+export { PushPrefetch } from '../flow/prefetch.ts'
+export { RunningLanes } from '../flow/running-lanes.ts'
+export { STORE_LOOK_MS, StoreGate } from '../flow/store-gate.ts'
+export {
   type AttemptAnswer,
   type AttemptCommand,
   attemptStep,
@@ -86,13 +98,6 @@ export {
   startConsumption,
 } from './consumption.ts'
 export { type DeadLetterPlace, registerPublisher } from './dead-letter-place.ts'
-export {
-  DeliveryBuffer,
-  type GuardCall,
-  oncePerTurn,
-  type StartLimits,
-} from './delivery-buffer.ts'
-export { DeliveryFlow, type FlowOptions, type MayHold } from './delivery-flow.ts'
 export { readEnvelope, withEnvelope, writeEnvelope } from './envelope.ts'
 export { type Findings, reportFindings, when } from './findings.ts'
 export type { Outage, WrapOutage } from './health.ts'
@@ -106,9 +111,6 @@ export {
   refusalOf,
   refuseParameters,
 } from './operator.ts'
-export { byOrderingKey, type Delivered, toBatches } from './ordering.ts'
-export type { Startable } from './pending-deliveries.ts'
-export { PushPrefetch } from './prefetch.ts'
 export { PullLoop, type PullSource, type ReceiveRoom } from './pull-loop.ts'
 export { isGuardClosed, Recovery } from './recovery.ts'
 export {
@@ -125,7 +127,6 @@ export {
   typeProblems,
   withoutUndefined,
 } from './run-options.ts'
-export { RunningLanes } from './running-lanes.ts'
 export { type Settle, settleBy, type Verbs } from './settle-by.ts'
 export {
   busyMs,
@@ -137,7 +138,6 @@ export {
   type WaitRange,
   waitMsOf,
 } from './settle-rules.ts'
-export { STORE_LOOK_MS, StoreGate } from './store-gate.ts'
 export {
   type WrappedLoop,
   type WrapSignals,

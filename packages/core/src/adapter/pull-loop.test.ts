@@ -2,13 +2,13 @@ import { setImmediate } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
 import { Clock } from '../fixtures/clock.ts'
 import { silent } from '../fixtures/inbox.ts'
+import type { Received } from '../flow/delivery-flow.ts'
+import { RunningLanes } from '../flow/running-lanes.ts'
 import { toDelivery } from '../memory/to-delivery.ts'
 import { ConfigurationError } from '../model/errors.ts'
 import type { Availability, GuardPort } from '../model/guard-port.ts'
 import type { Settlement } from '../model/settlement.ts'
-import type { Received } from './delivery-flow.ts'
 import { PullLoop, type PullLoopOptions } from './pull-loop.ts'
-import { RunningLanes } from './running-lanes.ts'
 
 interface Each extends Received {
   readonly name: string

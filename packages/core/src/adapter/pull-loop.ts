@@ -1,9 +1,9 @@
+import { DeliveryFlow, type FlowOptions, type Received } from '../flow/delivery-flow.ts'
+import { PullPrefetch } from '../flow/prefetch.ts'
 import type { GuardSettings } from '../model/guard-port.ts'
 import { isFatal } from './classified-error.ts'
 import type { Dispatching, LoopSignals, Receiving } from './consumption.ts'
-import { DeliveryFlow, type FlowOptions, type Received } from './delivery-flow.ts'
 import type { Outage } from './health.ts'
-import { PullPrefetch } from './prefetch.ts'
 import { Recovery, type RecoveryOptions } from './recovery.ts'
 
 /** One call that asks the broker for messages. */
@@ -26,6 +26,8 @@ export interface ReceiveRoom<Each> {
   readonly free: number
   /** The least room that is worth a receive: prefetched messages keep the handlers busy meanwhile. */
   readonly worthwhile: number
+  /** Receives under way. */
+  readonly receiving: number
   /**
    * Makes a receive and takes what it brings. Never rejects: a failed one is told, and tried again after a pause. Once the
    * loop is stopped, all fail.
@@ -124,6 +126,10 @@ export class PullLoop<Each extends Received, Kind extends string>
     return Math.min(this.#options.source.most, this.#prefetch.worthwhile)
   }
 
+  get receiving(): number {
+    return this.#receives.size
+  }
+
   /** @throws {@link ConfigurationError}; any other error is retried. */
   start(): Promise<void> {
     return this.#recovery.start()
@@ -183,7 +189,7 @@ export class PullLoop<Each extends Received, Kind extends string>
   /** A message that is being settled may be in hand again soon. */
   #probe(): void {
     if (this.#flow.probe()) this.#recovery.store.probing()
-    else if (this.#receives.size + this.#flow.settling === 0) this.#options.source.fillOne(this)
+    else if (this.receiving + this.#flow.settling === 0) this.#options.source.fillOne(this)
   }
 
   async #receive({ reserved, full, fetch }: Receive<Each>): Promise<'answered' | 'failed'> {

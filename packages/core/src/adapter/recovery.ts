@@ -1,11 +1,11 @@
 import { type BackoffRange, pauseMs } from '../concurrency/backoff.ts'
+import { STORE_LOOK_MS, StoreGate } from '../flow/store-gate.ts'
 import type { OncewardError } from '../model/errors.ts'
 import type { GuardPort } from '../model/guard-port.ts'
 import type { Settlement } from '../model/settlement.ts'
 import { type ClassifiedError, isFatal, isStoreDown } from './classified-error.ts'
 import type { ConsumptionEnd } from './consumption.ts'
 import type { Outage } from './health.ts'
-import { STORE_LOOK_MS, StoreGate } from './store-gate.ts'
 
 export interface RecoveryOptions<Kind extends string> {
   readonly port: Pick<GuardPort, 'runtime' | 'logger' | 'availability'>

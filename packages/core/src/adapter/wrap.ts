@@ -1,4 +1,6 @@
 import type { MaybeAsync } from '../concurrency/maybe-async.ts'
+import { byOrderingKey, type Delivered, toBatches } from '../flow/ordering.ts'
+import { processAndSettle } from '../flow/process-and-settle.ts'
 import { pauseOf } from '../model/guard-port.ts'
 import type { Settlement } from '../model/settlement.ts'
 import {
@@ -10,8 +12,6 @@ import {
   Running,
 } from './consumption.ts'
 import type { WrapOutage } from './health.ts'
-import { byOrderingKey, type Delivered, toBatches } from './ordering.ts'
-import { processAndSettle } from './process-and-settle.ts'
 import type { RunSettings } from './run-options.ts'
 
 /** What a wrap carries as `consumption`: the loop is the user's, so nothing of it starts or stops. */

@@ -1,6 +1,5 @@
 import type { GuardPort } from '../model/guard-port.ts'
 import type { GuardCall, Pending, StartLimits } from './delivery-buffer.ts'
-import type { RunSettings } from './run-options.ts'
 
 /** Which of the pending deliveries may start in one call of the guard. */
 export interface Startable<Each> {
@@ -14,7 +13,7 @@ export interface Startable<Each> {
 
 export interface PendingDeliveriesOptions<Each> {
   readonly port: Pick<GuardPort, 'runtime'>
-  readonly settings: Pick<RunSettings, 'lingerMs'>
+  readonly settings: { readonly lingerMs: number }
   readonly findStartable: (pending: readonly Each[], limits: StartLimits) => Startable<Each>
   /** Whether the broker may bring more before one of the received deliveries is settled. Asked while a batch waits. */
   readonly hasRoom: () => boolean

@@ -2,12 +2,10 @@ import type { MaybeAsync } from '../concurrency/maybe-async.ts'
 import { copyDelivery } from '../model/delivery.ts'
 import type { GuardPort } from '../model/guard-port.ts'
 import type { Settlement } from '../model/settlement.ts'
-import type { Dispatching } from './consumption.ts'
 import { DeliveryBuffer, type RunSignals, type StartLimits } from './delivery-buffer.ts'
 import { HeldDeliveries, type Hold } from './held-deliveries.ts'
 import type { Delivered } from './ordering.ts'
 import { PendingDeliveries, type Startable } from './pending-deliveries.ts'
-import type { RunSettings } from './run-options.ts'
 
 /** A received message that may be held here and run again. */
 export interface Received extends Delivered {
@@ -28,7 +26,7 @@ export type MayHold = (why: 'short' | 'outage') => boolean
 /** What becomes of the deliveries of one broker. */
 export interface FlowOptions<Each extends Received> {
   readonly port: GuardPort
-  readonly settings: Pick<RunSettings, 'batchSize' | 'lingerMs'>
+  readonly settings: { readonly batchSize: number; readonly lingerMs: number }
   readonly signals: RunSignals
   /** As in `RunHooks`. */
   readonly hasDeadLetterPlace: boolean
@@ -73,7 +71,7 @@ export interface FlowEvents<Each> {
  * The unsettled deliveries, from the receive until the broker has their settlement: decides which of them run now, and
  * which are held.
  */
-export class DeliveryFlow<Each extends Received> implements Dispatching {
+export class DeliveryFlow<Each extends Received> {
   readonly #options: FlowOptions<Each>
   readonly #events: FlowEvents<Each>
   readonly #pending: PendingDeliveries<Each>

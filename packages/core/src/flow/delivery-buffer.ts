@@ -6,7 +6,6 @@ import type { Settlement } from '../model/settlement.ts'
 import { type Delivered, SharedSlots } from './ordering.ts'
 import { QUICK_MS } from './prefetch.ts'
 import { processAndSettle } from './process-and-settle.ts'
-import type { RunSettings } from './run-options.ts'
 
 /** The deliveries of one call of the guard. */
 export interface GuardCall<Each> {
@@ -38,7 +37,7 @@ export interface Pending<Each> {
 
 export interface DeliveryBufferOptions<Each extends Delivered, Answer> {
   readonly port: GuardPort
-  readonly settings: Pick<RunSettings, 'batchSize'>
+  readonly settings: { readonly batchSize: number }
   readonly signals: RunSignals
   /** As in `RunHooks`. */
   readonly hasDeadLetterPlace: boolean
