@@ -1,5 +1,6 @@
 import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { text } from 'node:stream/consumers'
 import { webhookDestination } from '@onceward/http/webhooks'
 import { migrate } from '@onceward/postgres'
 import { type RelayOptions, sendWith, startRelay } from '@onceward/postgres/outbox'
@@ -24,12 +25,12 @@ type Answer = (n: number, response: ServerResponse) => void
 /** A receiver on a socket, a relay to it, and 200 messages of 20 keys that wait. */
 async function relayed(answer: Answer, over: Partial<RelayOptions> = {}) {
   const got: number[] = []
-  const server = createServer(async (request, response) => {
-    let body = ''
-    for await (const chunk of request) body += chunk
-    const n = Number(body)
-    answer(n, response)
-    if (response.statusCode === 204) got.push(n)
+  const server = createServer((request, response) => {
+    void text(request).then((body) => {
+      const n = Number(body)
+      answer(n, response)
+      if (response.statusCode === 204) got.push(n)
+    })
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/hooks`
