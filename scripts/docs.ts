@@ -7,6 +7,7 @@ import { deadLetterHeaders } from '../packages/core/src/settlement/dead-letter-h
 import { adapterSizes } from './docs-adapters.ts'
 import { configurationTable } from './docs-configurations.ts'
 import { doubledPicture } from './docs-doubled.ts'
+import { EDGE_PICTURES } from './docs-edges.ts'
 import { errorTable } from './docs-errors.ts'
 import { experimentalClient, kafkaClientTable } from './docs-kafka-clients.ts'
 import { attemptTable, stateMachineTable } from './docs-machine.ts'
@@ -82,7 +83,8 @@ export function render(text: string): string {
 const dashboardText = (): string => `${JSON.stringify(dashboard(), null, 2)}\n`
 
 /** Files that come from the code as a whole, by path. */
-export const FILES: Readonly<Record<string, () => string>> = {
+export const FILES: Readonly<Record<string, () => string | Promise<string>>> = {
+  ...EDGE_PICTURES,
   'docs/doubled.svg': () => doubledPicture(read('docs/benchmarks.md')),
   'ops/dashboard.json': dashboardText,
   // An example is copied as it is, so it has files of its own.
@@ -91,7 +93,7 @@ export const FILES: Readonly<Record<string, () => string>> = {
 }
 
 if (import.meta.main) {
-  for (const [file, write] of Object.entries(FILES)) writeFileSync(join(root, file), write())
+  for (const [file, write] of Object.entries(FILES)) writeFileSync(join(root, file), await write())
 
   for (const file of documents()) {
     const text = read(file)

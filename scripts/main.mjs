@@ -7,6 +7,7 @@ import { nightly } from './nightly.mjs'
 import { fromSource, pinnedNode, root, run, tool } from './process.mjs'
 import { release } from './release.mjs'
 import { setup } from './setup.mjs'
+import { site } from './site.mjs'
 import { test } from './test.mjs'
 
 // kafkajs sets timers of negative length; Node would say so once per process, and nobody can change it.
@@ -62,6 +63,7 @@ const COMMANDS = {
     args.includes('--matrix') ? crashMatrix(args) : runFromSource('test-e2e/crash/main.ts', args),
   mutate,
   release,
+  site,
   test,
   nightly,
   'test:compose': (args) => runFromSource('scripts/compose.mjs', args),

@@ -49,6 +49,7 @@ test('copies an example with the versions of its own release and a name of its o
     expect((await stat(join(folder, file))).isFile()).toBe(true)
   }
   expect(await readFile(join(folder, '.gitignore'), 'utf8')).toContain('node_modules/')
+  expect(await readFile(join(folder, 'AGENTS.md'), 'utf8')).toContain('Do not check and then act')
 })
 
 test('refuses a folder that is not empty, and changes nothing in it', async () => {

@@ -28,8 +28,8 @@ const withoutCode = (text: string): string => text.replace(/^```[\s\S]*?^```/gm,
 
 it.each(Object.entries(FILES))(
   '%s is what the code writes; if not, run `npm run docs`',
-  (file, write) => {
-    expect(read(file)).toBe(write())
+  async (file, write) => {
+    expect(read(file)).toBe(await write())
   },
 )
 

@@ -1,4 +1,12 @@
-import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import {
+  copyFileSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  writeFileSync,
+} from 'node:fs'
 import { basename, join, resolve } from 'node:path'
 
 /** What the person can repair: its message is shown without a stack. */
@@ -100,6 +108,7 @@ export function copyExample(example: Example, folder: string, packages?: string)
   mkdirSync(folder, { recursive: true })
   cpSync(example.directory, folder, { recursive: true })
   writeFileSync(join(folder, 'package.json'), `${JSON.stringify(manifest, null, 2)}\n`)
+  copyFileSync(join(import.meta.dirname, '../template/AGENTS.md'), join(folder, 'AGENTS.md'))
   // Not in the example: npm leaves such files out of packages.
   writeFileSync(join(folder, '.gitignore'), 'node_modules/\ndist/\n')
 }
