@@ -30,7 +30,7 @@ export interface Told {
 /** Options of an adapter that are rows of its own; {@link sharedDocs} has the other ones. */
 export type OwnOption<Options> = Exclude<
   keyof Options,
-  'batch' | 'drainMs' | 'signal' | 'startWithoutStore'
+  'batch' | 'drainMs' | 'signal'
 > &
   string
 
@@ -41,7 +41,7 @@ interface SharedDefaults {
   readonly drainMs: number
 }
 
-type SharedOption = 'batch.size' | 'batch.lingerMs' | 'drainMs' | 'signal' | 'startWithoutStore'
+type SharedOption = 'batch.size' | 'batch.lingerMs' | 'drainMs' | 'signal'
 
 /** The options that all adapters share, with the defaults of each of them. */
 export function sharedDocs(all: Readonly<Record<string, SharedDefaults>>): Docs<SharedOption> {
@@ -77,12 +77,6 @@ export function sharedDocs(all: Readonly<Record<string, SharedDefaults>>): Docs<
     signal: {
       type: 'AbortSignal',
       meaning: 'Aborting it does the same as `drain()`.',
-    },
-    startWithoutStore: {
-      type: 'boolean',
-      default: '`true`',
-      meaning:
-        'Whether the consumer starts while a store of its guard cannot be reached. A wrong password or a database that does not exist always fails the start. With `true` it waits and takes no messages; with `false` a deployment notices.',
     },
   }
 }

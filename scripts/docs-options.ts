@@ -21,7 +21,8 @@ import { BROKER_NAMES, BROKERS } from '../test-e2e/brokers/index.ts'
 import { type Docs, MS, sharedDocs } from './docs-brokers.ts'
 import { code, table, withDuration } from './docs-table.ts'
 
-const INBOX: Docs<keyof KyselyInboxOptions> = {
+/** Without the one that only tests set. */
+const INBOX: Docs<Exclude<keyof KyselyInboxOptions, 'commitSilenceMs'>> = {
   schema: {
     type: 'string, 1–63 bytes',
     default: DEFAULT_SCHEMA,
@@ -39,13 +40,6 @@ const INBOX: Docs<keyof KyselyInboxOptions> = {
     default: INBOX_DEFAULTS.isolation,
     meaning:
       "Isolation level of the handler's transactions. It cannot be set after the claim. With the other levels a transaction that fails to serialize runs again, at most five times for one event.",
-  },
-  commitSilenceMs: {
-    type: 'integer, 100–3600000',
-    unit: MS,
-    default: INBOX_DEFAULTS.commitSilenceMs,
-    meaning:
-      'Longest wait for the answer to a COMMIT. After it the outcome counts as unknown and is looked up on another connection. Synchronous standbys may need more.',
   },
   poolSize: {
     type: 'integer, 1 or more',

@@ -75,7 +75,6 @@ export async function consumeAmqp(
   return startConsumption({
     port,
     drainMs: settings.drainMs,
-    startWithoutStore: settings.startWithoutStore,
     signal: options.signal,
     queue: settings.queue,
     describe: (error) => classifyError(error).text,

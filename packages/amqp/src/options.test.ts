@@ -20,7 +20,6 @@ function problemsOf(options: object, guard: object = {}): string {
 test('the defaults', () => {
   expect(resolveSettings({ queue }, { ...settings, concurrency: 8 })).toEqual({
     queue,
-    startWithoutStore: true,
     deadLetter: undefined,
     levelsMs: DEFAULTS.retryLevelsMs,
     holdMs: DEFAULTS.holdMs,

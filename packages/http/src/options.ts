@@ -7,6 +7,7 @@ import {
   refuseUnknownNames,
 } from '@onceward/core/adapter'
 import { aFunction, brokenRules, standardSchema } from '@onceward/core/edge'
+import type { Runtime } from '@onceward/core/ports'
 import type { StandardSchemaV1 } from '@standard-schema/spec'
 import type { HttpAnswer } from './answer/answer.ts'
 import type { HttpRequest } from './request/request.ts'
@@ -44,7 +45,6 @@ export interface CommonHttpOptions<Payload, Decoded>
     | 'observe'
     | 'logger'
     | 'logKeys'
-    | 'runtime'
   > {
   /**
    * The caller's identity, to which its keys belong: two customers that send the same key do not see each other's
@@ -88,6 +88,8 @@ export interface CommonHttpOptions<Payload, Decoded>
    * transaction is rolled back.
    */
   readonly onHangUp?: 'finish' | 'abort' | undefined
+  /** @internal As that of `createGuard`. */
+  readonly runtime?: Runtime | undefined
 }
 
 /** Effects in Postgres: the row of the key, the answer and the business writes commit together. */

@@ -69,7 +69,6 @@ export async function consumeKafka(
   return startConsumption({
     port,
     drainMs: settings.drainMs,
-    startWithoutStore: settings.startWithoutStore,
     signal: options.signal,
     queue: settings.topics.map(String).join(', '),
     describe: (error) => classifyError(error).text,

@@ -64,7 +64,7 @@ describe.each(Object.keys(FUNCTIONS))('%s', (name) => {
 
 test.each([
   ['pgInbox', 'isolationLevel', 'isolation'],
-  ['kyselyInbox', 'commitSilence', 'commitSilenceMs'],
+  ['kyselyInbox', 'isolationlevel', 'isolation'],
   ['migrate', 'lease', 'leases'],
 ])('%s refuses %s and suggests %s', async (name, unknown, meant) => {
   expect(String(await refusalOf(name, { [unknown]: 1 }))).toContain(`did you mean "${meant}"?`)

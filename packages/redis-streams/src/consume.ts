@@ -61,7 +61,6 @@ export async function consumeStream(
   return startConsumption({
     port,
     drainMs: settings.drainMs,
-    startWithoutStore: settings.startWithoutStore,
     signal: options.signal,
     queue: settings.queue,
     describe: (error) => classifyError(error).text,

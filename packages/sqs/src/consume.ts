@@ -57,7 +57,6 @@ export async function consumeSqs(
   return startConsumption({
     port,
     drainMs: settings.drainMs,
-    startWithoutStore: settings.startWithoutStore,
     signal: options.signal,
     queue: settings.queueUrl,
     describe: (error) => classifyError(error).text,

@@ -25,7 +25,6 @@ function problemsOf(options: object, guard: object = {}): string {
 test('the visibility timeout is a tenth longer than the lease, and is renewed at a third of the shorter one', () => {
   expect(resolveSettings({ queueUrl }, settings)).toEqual({
     queueUrl,
-    startWithoutStore: true,
     fifo: false,
     deadLetter: undefined,
     visibilityMs: 33_000,

@@ -16,7 +16,7 @@ function makeGuard() {
 }
 
 /** A consumer of a queue on which no message comes. */
-function consumeNothing(guard: Guard, startWithoutStore?: boolean) {
+function consumeNothing(guard: Guard) {
   const calls: string[] = []
   const note = (call: string) => async (): Promise<void> => void calls.push(call)
   const loop: ConsumerLoop = {
@@ -27,7 +27,7 @@ function consumeNothing(guard: Guard, startWithoutStore?: boolean) {
   }
   const port = portOf(guard)
   const common = { port, drainMs: 1_000, signal: undefined, queue: 'orders', describe: String }
-  const started = startConsumption({ ...common, startWithoutStore, createLoop: () => loop })
+  const started = startConsumption({ ...common, createLoop: () => loop })
   return { started, calls }
 }
 
@@ -64,23 +64,15 @@ test('a guard that is closed after the drain of its consumer gets no remark', as
   expect(made.logged).toEqual([])
 })
 
-test.each([undefined, true, false])(
-  'a consumer whose store is down starts unless its user says otherwise: %s',
-  async (startWithoutStore) => {
-    const down = new StoreUnavailableError('connect ECONNREFUSED')
-    const inbox = { open: () => Promise.reject(down) } as Inbox<undefined>
-    const logger = { debug: ignore, info: ignore, warn: ignore, error: ignore }
-    const guard = createGuard({ consumer: 'billing', inbox, logger }, () => undefined)
-    const { started, calls } = consumeNothing(guard, startWithoutStore)
-    if (startWithoutStore === false) {
-      await expect(started).rejects.toBe(down)
-      expect(calls).toEqual(['finish'])
-    } else {
-      await (await started).drain()
-      expect(calls).toContain('start')
-    }
-    await guard.close()
-  },
-)
+test('a consumer whose store is down starts', async () => {
+  const down = new StoreUnavailableError('connect ECONNREFUSED')
+  const inbox = { open: () => Promise.reject(down) } as Inbox<undefined>
+  const logger = { debug: ignore, info: ignore, warn: ignore, error: ignore }
+  const guard = createGuard({ consumer: 'billing', inbox, logger }, () => undefined)
+  const { started, calls } = consumeNothing(guard)
+  await (await started).drain()
+  expect(calls).toContain('start')
+  await guard.close()
+})
 
 const ignore = (): void => undefined

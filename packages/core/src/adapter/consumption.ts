@@ -81,8 +81,6 @@ export interface LoopSignals {
 export interface ConsumptionOptions<Loop extends ConsumerLoop = ConsumerLoop> {
   readonly port: GuardPort
   readonly drainMs: number
-  /** Undefined where the user owns the loop. */
-  readonly startWithoutStore?: boolean | undefined
   /** The user's signal: aborted means drain. */
   readonly signal: AbortSignal | undefined
   /** Names the consumer in the log. */
@@ -141,7 +139,7 @@ export class Running<Loop extends ConsumerLoop> implements Consumption {
     if (this.#phase !== 'running') return this.drain()
     try {
       // A drain during the start ends it: a broker or a store that does not answer must not hold up the shutdown.
-      await Promise.race([this.#startLoop(), this.stopped])
+      await Promise.race([this.loop.receiver.start(), this.stopped])
       this.#tellStart()
     } catch (error) {
       forget()
@@ -155,12 +153,6 @@ export class Running<Loop extends ConsumerLoop> implements Consumption {
     const { concurrency, consumer } = port.settings
     if (this.#phase === 'running')
       notice(port.logger, { consumer, queue, concurrency }, LINES.started)
-  }
-
-  async #startLoop(): Promise<void> {
-    const { port, startWithoutStore } = this.#options
-    if (startWithoutStore === false) await port.open()
-    await this.loop.receiver.start()
   }
 
   health(): Health {

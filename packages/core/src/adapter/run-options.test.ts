@@ -20,14 +20,14 @@ describe('messages are gathered', () => {
     ['not at all if the user says so', { lingerMs: 0 }, 'batch', { lingerMs: 0 }],
   ])('%s', (_what, batch, transaction, expected) => {
     expect(resolveRunOptions({ batch, drainMs: 5 }, guardOf(transaction))).toEqual({
-      ...{ batchSize: RUN_DEFAULTS.batchSize, drainMs: 5, startWithoutStore: true, ...expected },
+      ...{ batchSize: RUN_DEFAULTS.batchSize, drainMs: 5, ...expected },
     })
   })
 
   test('with the defaults where nothing is said', () => {
     const { batchSize, drainMs } = RUN_DEFAULTS
     expect(resolveRunOptions({}, guardOf('each'))).toEqual({
-      ...{ batchSize, drainMs, lingerMs: 0, startWithoutStore: true },
+      ...{ batchSize, drainMs, lingerMs: 0 },
     })
   })
 })
@@ -62,11 +62,6 @@ describe('an option is refused', () => {
       /`batch.lingerMs` .* 0 to 60000.*milliseconds/,
     ],
     ['a long drain', { drainMs: 43_200_001 }, /`drainMs` .* 0 to 43200000/],
-    [
-      'a start of another type',
-      { startWithoutStore: 'no' },
-      /`startWithoutStore` .* true or false/,
-    ],
     ['the longest drain', { drainMs: 43_200_000 }, undefined],
     ['nothing', {}, undefined],
   ])('if it cannot be meant: %s', (_what, options, problem) => {

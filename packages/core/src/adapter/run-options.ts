@@ -35,14 +35,6 @@ export interface ConsumeOptions extends RunOptions {
    * @defaultValue 20 000
    */
   readonly drainMs?: number | undefined
-  /**
-   * Whether the consumer starts while a store of its guard cannot be reached. It then waits for the store and takes no
-   * messages. With `false` the start rejects with {@link StoreUnavailableError}. A wrong password or a database that does
-   * not exist always fails the start.
-   *
-   * @defaultValue `true`
-   */
-  readonly startWithoutStore?: boolean | undefined
 }
 
 const BATCH_NAMES: KnownNames<NonNullable<RunOptions['batch']>> = { size: true, lingerMs: true }
@@ -53,7 +45,6 @@ export const CONSUME_NAMES: KnownNames<ConsumeOptions> = {
   ...RUN_NAMES,
   signal: true,
   drainMs: true,
-  startWithoutStore: true,
 }
 
 /** {@link ConsumeOptions} after defaults. */
@@ -61,7 +52,6 @@ export interface RunSettings {
   readonly batchSize: number
   readonly lingerMs: number
   readonly drainMs: number
-  readonly startWithoutStore: boolean
 }
 
 /** Defaults of every adapter, in milliseconds where the name says so. */
@@ -99,12 +89,11 @@ const isObject = (value: unknown): value is object =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
 export function resolveRunOptions(options: ConsumeOptions, guard: GuardSettings): RunSettings {
-  const { batch, drainMs, startWithoutStore } = options
+  const { batch, drainMs } = options
   return {
     batchSize: batch?.size ?? RUN_DEFAULTS.batchSize,
     lingerMs: batch?.lingerMs ?? (guard.transaction === 'batch' ? RUN_DEFAULTS.lingerMs : 0),
     drainMs: drainMs ?? RUN_DEFAULTS.drainMs,
-    startWithoutStore: startWithoutStore ?? true,
   }
 }
 
@@ -133,7 +122,6 @@ export function runOptionProblems(options: ConsumeOptions): readonly string[] {
       : [
           `Expected \`signal\` to be an AbortSignal, got ${quoted(signal)}. Give \`controller.signal\` of an AbortController.`,
         ]),
-    ...typeProblems('startWithoutStore', options.startWithoutStore, 'boolean'),
     ...rangeProblems('drainMs', options.drainMs, [0, LONGEST_DRAIN_MS]),
     ...rangeProblems('batch.lingerMs', options.batch?.lingerMs, [0, 60_000]),
     ...rangeProblems('batch.size', options.batch?.size, [1, 100], 'messages'),

@@ -266,7 +266,7 @@ export interface CommonOptions<Payload, Decoded> {
    * order numbers or e-mail addresses; lines then have a hash of it, `keyHash`, and the id of the event.
    */
   readonly logKeys?: boolean | undefined
-  /** Time, randomness and ids, for simulations. Default: `systemRuntime`. */
+  /** @internal Time, randomness and ids, for tests: the declarations of the package leave it out. */
   readonly runtime?: Runtime | undefined
 }
 
@@ -414,7 +414,7 @@ type Common = CommonOptions<unknown, unknown>
 export type GuardOptionName =
   | Exclude<
       keyof InboxGuardOptions<unknown, unknown> | keyof LeaseGuardOptions<unknown>,
-      keyof Pick<Common, 'retry'>
+      keyof Pick<Common, 'retry'> | 'runtime'
     >
   | keyof RoutingOptions<unknown>
   | 'on'

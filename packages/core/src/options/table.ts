@@ -289,12 +289,6 @@ export const OPTIONS: OptionTable = {
     meaning:
       'Adds the key of the event as `key` to the log lines of onceward and of handlers. Keys are often order numbers or e-mail addresses.',
   },
-  runtime: {
-    type: 'Runtime',
-    defaultText: 'systemRuntime',
-    rule: objectWith('a runtime', 'now', 'monotonic', 'random', 'uuid', 'setTimer'),
-    meaning: 'Time, randomness and ids, for simulations.',
-  },
 }
 
 /** One row of the option table in docs/configuration.md, which is rendered from {@link OPTION_DOCS}. */
@@ -321,10 +315,11 @@ export const OPTION_DOCS: readonly OptionDoc[] = ROWS.map(
   }),
 )
 
-/** One rule per option of `createGuard`; nested ones as `retry.attempts`. */
-export const OPTION_RULES: Readonly<Record<string, Rule>> = Object.fromEntries(
-  ROWS.map(([name, { rule }]) => [name, rule]),
-)
+/** One rule per option of `createGuard`; nested ones as `retry.attempts`. Only tests give it a `runtime`. */
+export const OPTION_RULES: Readonly<Record<string, Rule>> = {
+  ...Object.fromEntries(ROWS.map(([name, { rule }]) => [name, rule])),
+  runtime: objectWith('a runtime', 'now', 'monotonic', 'random', 'uuid', 'setTimer'),
+}
 
 /**
  * Every default of a guard. The unit of each stands in `OPTION_DOCS`, from which docs/configuration.md is rendered.
