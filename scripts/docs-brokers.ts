@@ -28,11 +28,7 @@ export interface Told {
 }
 
 /** Options of an adapter that are rows of its own; {@link sharedDocs} has the other ones. */
-export type OwnOption<Options> = Exclude<
-  keyof Options,
-  'batch' | 'drainMs' | 'signal'
-> &
-  string
+export type OwnOption<Options> = Exclude<keyof Options, 'batch' | 'drainMs' | 'signal'> & string
 
 interface SharedDefaults {
   readonly batchSize: number
