@@ -34,9 +34,12 @@ function tableOf<Settings>({ dimensions }: Grid<Settings>): string {
 
 function verdictOf<Settings>(choice: Choice<Settings>): string {
   const { refused, refusedIf, waits, bypassed, warned, strays } = choice
-  if (refused !== undefined) return `refuses to start, “${refused}”`
-  if (waits !== undefined) return `waits, health says “${waits}”`
-  if (bypassed !== undefined) return `works without this server, warns “${bypassed}”`
+  const idle = [
+    ...(refused === undefined ? [] : [`refuses to start, “${refused}”`]),
+    ...(waits === undefined ? [] : [`waits, health says “${waits}”`]),
+    ...(bypassed === undefined ? [] : [`works without this server, warns “${bypassed}”`]),
+  ]
+  if (idle.length > 0) return idle.join(', or ')
   const works = warned === undefined ? WORKS : `works, warns “${warned}”`
   if (refusedIf !== undefined) {
     return `${works}, refuses to start ${refusedIf.says}, “${refusedIf.names}”`

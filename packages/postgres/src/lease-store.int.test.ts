@@ -1,5 +1,5 @@
 import { type Held, type HeldAnswer, systemRuntime } from '@onceward/core/ports'
-import { database, until } from '@onceward/testing'
+import { database, turnOf, until } from '@onceward/testing'
 import {
   LEASE_MS,
   type LeaseStoreUnderTest,
@@ -54,7 +54,7 @@ leaseStoreConformance('postgresLeases, unlogged', () => makeStore({ leases: 'unl
   rivals: 10_000,
 })
 
-describe('postgresLeases', () => {
+describe('postgresLeases', turnOf(2, { of: 4 }), () => {
   let store: LeaseStoreUnderTest
   beforeAll(async () => {
     store = await makeStore({})

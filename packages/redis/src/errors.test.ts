@@ -36,6 +36,7 @@ describe('the error of a failed call', () => {
     ['ERR Error running script (call to f_1): @user_script:1: -OOM not allowed', 'it is full'],
     ['ERR Error running script (call to f_1): -READONLY You can', 'it is a replica'],
     ['NOAUTH Authentication required.', 'it requires a password: set `password` of its client'],
+    ['ERR Protocol error: unauthenticated multibulk length', 'it requires a password: set'],
     ['WRONGPASS invalid username-password pair', 'the user or the password is wrong: correct them'],
     ["NOPERM this user has no permissions to run the 'evalsha' command", 'the user may not run'],
     ['ERR The user executing the script cannot run this command', 'the user may not run'],
@@ -95,6 +96,7 @@ describe('the error of a failed call', () => {
 describe('the error of a start', () => {
   test.each([
     'NOAUTH Authentication required.',
+    'ERR Protocol error: unauthenticated multibulk length',
     'WRONGPASS invalid username-password pair',
     'NOPERM no permissions',
     "ERR unknown command 'EVALSHA'",

@@ -108,6 +108,8 @@ function codeOf(message: string): string {
   // Redis 7 names no code when a command inside a script is denied.
   if (message.includes('The user executing the script')) return 'NOPERM'
   if (/unknown (redis )?command/i.test(message)) return 'UNKNOWN'
+  // Before a client has logged in, a call with many arguments is refused by its length.
+  if (message.includes('unauthenticated')) return 'NOAUTH'
   const code = /^([A-Z]+)\b/.exec(message)?.[1] ?? ''
   if (code !== 'ERR') return code
   return /-([A-Z]+)\b/.exec(message)?.[1] ?? code

@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto'
-import { type RedisConnection, redis, type Server } from '@onceward/testing'
+import { type RedisConnection, redis, type Server, turnOf } from '@onceward/testing'
 import { type LeaseStoreUnderTest, leaseStoreModel } from '@onceward/testing/conformance'
 import { Redis } from 'ioredis'
-import { afterAll, beforeAll } from 'vitest'
+import { afterAll, beforeAll, describe } from 'vitest'
 import { leasesOf } from './lease-store.ts'
 import { createScripts } from './scripts.ts'
 
@@ -34,4 +34,6 @@ end`)
   }
 }
 
-leaseStoreModel('redisLeases', () => store, { runs: 900, steps: 100, commands: 100_000 })
+describe('the leases of Redis', turnOf(3, { of: 4 }), () => {
+  leaseStoreModel('redisLeases', () => store, { runs: 900, steps: 100, commands: 100_000 })
+})

@@ -48,8 +48,8 @@ function isImpossible(settings: RedisSettings): boolean {
     (client === 'iovalkey' && protocol === 3) ||
     (isNode ? onlyIoredis.includes(option) : onlyNode.includes(option)) ||
     (client === 'node-redis pool' && option !== undefined) ||
-    // A user that needs a password cannot have the wrong one and rights too.
-    (password !== 'right' && rights !== undefined) ||
+    // A user that needs a password cannot have the wrong one and rights too, and no option matters before a login.
+    (password !== 'right' && (rights !== undefined || option !== undefined)) ||
     (condition === 'down' && settings.endsConnections)
   )
 }

@@ -51,5 +51,8 @@ export const outage = (
   isAlone ? { waits: words } : { bypassed: words }
 
 /** The guard cannot read what it would warn of. */
-export const isUnread = ({ rights, renamed }: RedisSettings): boolean =>
-  renamed === 'INFO' || rights?.includes('-info') === true
+export const isUnread = ({ condition, password, rights, renamed }: RedisSettings): boolean =>
+  condition === 'down' ||
+  password !== 'right' ||
+  renamed === 'INFO' ||
+  rights?.includes('-info') === true

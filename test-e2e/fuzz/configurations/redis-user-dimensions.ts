@@ -7,6 +7,9 @@ const RIGHTS =
 /** What clients send when they connect. */
 const CONNECTING = '+hello +select +client +ping +auth'
 
+/** A pool of node-redis does not tell why it has no client: it was refused, and tries again. */
+const POOL_WAITS = 'Timeout waiting for a client'
+
 /** Commands of the scripts, and whether only guards with an inbox need them. */
 const COMMANDS: readonly (readonly [name: string, marks?: 'marks'])[] = [
   ...[['evalsha'], ['eval'], ['time'], ['get'], ['set'], ['del'], ['pttl']].map(
@@ -60,12 +63,14 @@ export function rightsDimensions(isAlone: boolean): readonly Dimension<RedisSett
         {
           name: 'none',
           set: { password: 'none', isUsed: false },
-          ...outage(isAlone, 'it requires a password'),
+          refused: 'it requires a password',
+          ...outage(isAlone, POOL_WAITS),
         },
         {
           name: 'wrong',
           set: { password: 'wrong', isUsed: false },
-          ...outage(isAlone, 'password'),
+          refused: 'password',
+          ...outage(isAlone, POOL_WAITS),
         },
       ],
     },

@@ -35,6 +35,8 @@ describe('with node-redis', turnOf(1, { of: 2 }), () => {
 /** No event is locked. */
 const quiet = (): Promise<unknown> =>
   until(async () => (await ioredis.keys(`*o:onceward:le${'?'.repeat(22)}`)).length === 0)
-inboxModel('redisInbox', () => subject, {
-  ...{ runs: 20, steps: 25, quiet, forgetsByItself: true },
+describe('the inbox of Redis', turnOf(1, { of: 4 }), () => {
+  inboxModel('redisInbox', () => subject, {
+    ...{ runs: 20, steps: 25, quiet, forgetsByItself: true },
+  })
 })
