@@ -204,10 +204,14 @@ describe('the rooms of core', () => {
     expect(answer).toContain(`${room}/ may import`)
   })
 
-  it.each(Object.keys(ROOMS))('%s imports no client library', (room) => {
+  it.each(Object.keys(ROOMS))('%s imports no client library, and Node through node.ts', (room) => {
     const answer = lint('biome', {
-      [`packages/core/src/${room}/a.ts`]: `export { Pool } from 'pg'\n`,
+      [`packages/core/src/${room}/client.ts`]: `export { Pool } from 'pg'\n`,
+      [`packages/core/src/${room}/node.ts`]: `export { hash } from 'node:crypto'\n`,
+      [`packages/core/src/${room}/through.ts`]: `export { hash } from '../node.ts'\n`,
     })
+    const refused = [...answer.matchAll(/(\w+)\.ts\S* lint\/style\/noRestrictedImports/g)]
+    expect(refused.map(([, file]) => file).toSorted()).toEqual(['client', 'node'])
     expect(answer).toContain('core knows no broker, no store and no client library')
   })
 })

@@ -1,7 +1,7 @@
-import { constants } from 'node:os'
 import { systemRuntime } from '../concurrency/system-runtime.ts'
 import { ConfigurationError } from '../model/errors.ts'
 import { LINES } from '../model/logger.ts'
+import { constants } from '../node.ts'
 import { hasMethod } from '../support/wrong-arguments.ts'
 import { type Consumption, DRAINING, type DrainFacts } from './consumption.ts'
 

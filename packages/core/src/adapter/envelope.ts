@@ -1,7 +1,6 @@
-import { createHash } from 'node:crypto'
-import { types } from 'node:util'
 import { type Delivery, ownGetter, withGetters } from '../model/delivery.ts'
 import { EnvelopeError } from '../model/errors.ts'
+import { createHash, types } from '../node.ts'
 
 /** First byte of every envelope. A reader refuses other versions. */
 const VERSION = 1

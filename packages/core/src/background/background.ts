@@ -1,10 +1,10 @@
-import { AsyncResource } from 'node:async_hooks'
 import { type StopSignals, stopSignals } from '../concurrency/stop-signals.ts'
 import { track } from '../concurrency/timeout.ts'
 import { describeError } from '../model/errors.ts'
 import type { Backlog } from '../model/guard-port.ts'
 import type { DueEvent } from '../model/inbox.ts'
 import type { Runtime } from '../model/runtime.ts'
+import { AsyncResource } from '../node.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import { type Background, POLL_LIMIT, runDue, takeDue } from './parked.ts'
 

@@ -1,7 +1,7 @@
-import { AsyncLocalStorage } from 'node:async_hooks'
 import { describeError } from '../model/errors.ts'
 import type { Logger } from '../model/logger.ts'
 import type { AloneLock, Release, Wait } from '../model/runtime.ts'
+import { AsyncLocalStorage } from '../node.ts'
 
 /** Maximum wait of an event that must run alone, ms. Other runs wait behind it, so it must not wait for long. */
 export const ALONE_WAIT_MS = 2_000

@@ -1,6 +1,6 @@
-import { randomUUID } from 'node:crypto'
 import type { EpochMs } from '../model/brands.ts'
 import type { Runtime } from '../model/runtime.ts'
+import { randomUUID } from '../node.ts'
 import { processAloneLock } from './alone-lock.ts'
 
 /** Node's limit, ms (24.8 days). It calls back at once for a longer delay, and warns, as for one that is over already. */

@@ -1,8 +1,8 @@
-import { types } from 'node:util'
 import type { Delivery } from '../model/delivery.ts'
 import { ConfigurationError, ConflictError } from '../model/errors.ts'
 import { attachPort, type Guard, type ProcessOptions } from '../model/guard-port.ts'
 import type { Settlement } from '../model/settlement.ts'
+import { types } from '../node.ts'
 import type {
   BatchHandler,
   BatchRouterOptions,

@@ -1,7 +1,7 @@
-import { hash } from 'node:crypto'
 import { ConfigurationError, OutboxError } from '../model/errors.ts'
 import type { Savepoint } from '../model/inbox.ts'
 import type { CollectedMessage, Outbox, OutboxMessage } from '../model/outbox.ts'
+import { hash } from '../node.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { MESSAGE_LIMIT_BYTES, toCollected } from '../support/outbox-message.ts'
 

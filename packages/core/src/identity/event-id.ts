@@ -1,6 +1,6 @@
-import { hash } from 'node:crypto'
 import { storedKey } from '../messages/event-key.ts'
 import type { EventId } from '../model/brands.ts'
+import { hash } from '../node.ts'
 
 const LENGTH_BYTES = 4
 /** The largest count whose last byte is a character of ASCII. */

@@ -1,7 +1,6 @@
-import { promisify } from 'node:util'
-import { brotliDecompress, gunzip, inflate, inflateRaw } from 'node:zlib'
 import type { Delivery } from '../model/delivery.ts'
 import { InvalidPayloadError } from '../model/errors.ts'
+import { brotliDecompress, gunzip, inflate, inflateRaw, promisify } from '../node.ts'
 
 type Inflate = (bytes: Uint8Array, options: { readonly maxOutputLength: number }) => Promise<Buffer>
 

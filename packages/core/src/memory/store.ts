@@ -1,4 +1,3 @@
-import { randomBytes } from 'node:crypto'
 import {
   isBeingPublished,
   type Publication,
@@ -13,6 +12,7 @@ import type {
   PublishingRight,
 } from '../model/dead-letter.ts'
 import type { Refusal, VerdictAnswer } from '../model/inbox.ts'
+import { randomBytes } from '../node.ts'
 import { messageHash } from '../support/adapter-registry.ts'
 import { LocalMessageCounts } from '../support/message-counts.ts'
 import { toErrorText } from './attempts.ts'

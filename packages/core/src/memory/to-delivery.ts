@@ -1,5 +1,5 @@
-import { randomUUID } from 'node:crypto'
 import type { Delivery } from '../model/delivery.ts'
+import { randomUUID } from '../node.ts'
 
 /**
  * A delivery of `payload` as JSON, for unit tests. Every call makes another event, unless `messageId` or the

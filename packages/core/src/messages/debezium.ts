@@ -1,6 +1,6 @@
-import { hash } from 'node:crypto'
 import { afterAnswer } from '../concurrency/maybe-async.ts'
 import type { Delivery } from '../model/delivery.ts'
+import { hash } from '../node.ts'
 import type { Resolver } from '../options/options.ts'
 import { type Decode, nameOf, withTraits } from './envelope-traits.ts'
 import { compose } from './event-key.ts'

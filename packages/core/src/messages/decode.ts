@@ -1,7 +1,7 @@
-import { types } from 'node:util'
 import { afterAnswer, type MaybeAsync } from '../concurrency/maybe-async.ts'
 import { copyBody, type Delivery } from '../model/delivery.ts'
 import { describeError, InvalidPayloadError } from '../model/errors.ts'
+import { types } from '../node.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { traitsOf } from './envelope-traits.ts'
 import { roundedPath } from './rounded-path.ts'

@@ -1,6 +1,6 @@
-import { hash } from 'node:crypto'
 import type { EventKey } from '../model/brands.ts'
 import { InvalidPayloadError, MissingKeyError } from '../model/errors.ts'
+import { hash } from '../node.ts'
 import { shown } from '../support/shown.ts'
 
 /** Longest key or tenant that is stored as it is: an index row stays far below a page. */

@@ -1,5 +1,5 @@
-import { hash } from 'node:crypto'
 import { ConfigurationError } from '../model/errors.ts'
+import { hash } from '../node.ts'
 
 const LENGTH_BYTES = 4
 

@@ -1,6 +1,6 @@
-import { hash } from 'node:crypto'
 import type { DecodedDelivery, Delivery } from '../model/delivery.ts'
 import { ConfigurationError } from '../model/errors.ts'
+import { hash } from '../node.ts'
 import type { Resolver } from '../options/options.ts'
 import { readEventBridge, readSnsEnvelope } from './aws-envelopes.ts'
 import { binaryCloudEvent, structuredCloudEvent } from './cloud-event.ts'

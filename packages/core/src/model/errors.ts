@@ -1,4 +1,4 @@
-import { types } from 'node:util'
+import { types } from '../node.ts'
 
 /** The codes of all errors that onceward throws. A closed list. */
 export const ERROR_CODES = [

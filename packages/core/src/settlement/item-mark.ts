@@ -1,5 +1,5 @@
-import { createHmac, timingSafeEqual } from 'node:crypto'
 import { copyDelivery, type Delivery, type DeliveryItem } from '../model/delivery.ts'
+import { createHmac, timingSafeEqual } from '../node.ts'
 
 /**
  * On the dead letter of an item, so that it is one item too when it is put back on its queue. Any producer can write the

@@ -1,4 +1,4 @@
-import { hash } from 'node:crypto'
+import { hash } from '../node.ts'
 
 /** 64 bits: enough to find an event in logs, too few to identify it anywhere else. */
 const HEX_DIGITS = 16

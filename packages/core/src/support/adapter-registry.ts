@@ -1,5 +1,5 @@
-import { createHash } from 'node:crypto'
 import type { Delivery } from '../model/delivery.ts'
+import { createHash } from '../node.ts'
 
 /** A table by the name of the broker. The process has one of each name: two copies of this package may be loaded. */
 export function processTable<Entry>(name: string): Map<string, Entry> {

@@ -1,7 +1,6 @@
-import { Console } from 'node:console'
-import { hostname } from 'node:os'
 import { type Logger, type NoticingLogger, withNotices } from '../model/logger.ts'
 import type { Runtime } from '../model/runtime.ts'
+import { Console, hostname } from '../node.ts'
 import { jsonText, type LogLine, painted, peopleText, plain } from './log-text.ts'
 
 /** Where the lines go, and how they look there. */

@@ -1,6 +1,6 @@
-import { inspect } from 'node:util'
 import { describeError, isError } from '../model/errors.ts'
 import { LINES, type Logger } from '../model/logger.ts'
+import { inspect } from '../node.ts'
 
 /** One line of a log, before it is written. */
 export interface LogLine {
