@@ -86,6 +86,7 @@ create policy consumer on :"schema".event_results to onceward_consumer
 grant select on :"schema".consumers to onceward_consumer;
 grant insert (name, dedup_window_ms, fingerprint_rule) on :"schema".consumers to onceward_consumer;
 grant update (dedup_window_ms, fingerprint_rule, seen_at, has_place, worker_ended_at) on :"schema".consumers to onceward_consumer;
+grant update (paused_at, paused_until, pause_source, paused_by, paused_why) on :"schema".consumers to onceward_consumer;
 create policy consumer_reads on :"schema".consumers for select to onceward_consumer using (true);
 create policy consumer_inserts on :"schema".consumers for insert to onceward_consumer with check (owner = session_user);
 create policy consumer_updates on :"schema".consumers for update to onceward_consumer
@@ -187,6 +188,10 @@ create policy operator_discards on :"schema".outbox_messages for delete to oncew
 -- It reads the offsets of consumers, and says where they go on.
 grant select, update on :"schema".kafka_offsets to onceward_operator;
 create policy operator on :"schema".kafka_offsets to onceward_operator using (true);
+
+-- It pauses consumers and resumes them, and changes nothing else about them.
+grant update (paused_at, paused_until, pause_source, paused_by, paused_why) on :"schema".consumers to onceward_operator;
+create policy operator_pauses on :"schema".consumers for update to onceward_operator using (true);
 
 -- A replay lets the message be read again.
 grant select, delete on :"schema".suspect_messages to onceward_operator;

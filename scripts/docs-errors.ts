@@ -67,6 +67,11 @@ const ERRORS: Readonly<Record<ErrorCode, ErrorDoc>> = {
     when: 'Postgres cannot be reached, has no connection left, or did not answer in time.',
     remedy: 'Restore Postgres. Deliveries wait meanwhile, and no attempt is counted.',
   },
+  ONCEWARD_PAUSED: {
+    name: 'ConsumerPausedError',
+    when: 'The consumer is paused: by an operator, by `context.pauseFor`, or by its guard. Nothing ran.',
+    remedy: 'Nothing: messages wait. `npx onceward resume CONSUMER` ends the pause.',
+  },
   ONCEWARD_CONFIGURATION: {
     name: 'ConfigurationError',
     when: 'Options, tables, the pool or queues cannot work as they are. Thrown at start.',

@@ -4,6 +4,7 @@ import { execFile } from 'node:child_process'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
+import { pauseConsumer, resumeConsumer } from '@onceward/postgres'
 import { prometheus, prometheusBinaries, skipped, until } from '@onceward/testing'
 import { describe, expect, test } from 'vitest'
 import { parse } from 'yaml'
@@ -102,6 +103,10 @@ describe.skipIf(skipped('prometheus'))('with a Prometheus', () => {
       for (let n = 0; n < 12; n += 1) await run.send('slow', `hangs-${n}`)
       await fires('OncewardConsumerStalled')
 
+      await pauseConsumer(run.pool, 'orders', { why: 'a test' })
+      await fires('OncewardConsumerPaused')
+      await resumeConsumer(run.pool, 'orders')
+
       // The dead-letter queue takes nothing and says nothing.
       run.network.onData = (direction, chunk) =>
         direction === 'up' && chunk.includes('AmazonSQS.SendMessage') ? 'drop' : 'pass'
@@ -123,7 +128,7 @@ describe.skipIf(skipped('prometheus'))('with a Prometheus', () => {
       await fires('OncewardDatabaseDown')
       const names = new Set((await alerts()).map(({ alert }) => alert))
       // All but OncewardNoWorker: no worker of this run is silent for so long.
-      expect(names.size).toBe(11)
+      expect(names.size).toBe(12)
     },
   )
 })

@@ -135,6 +135,22 @@ test('the consumer waits for a store that is down at the start, and checks it ag
   expect(await during(kit, () => undefined, 1)).toEqual([...opening, 'resume'])
 })
 
+test('a paused consumer leaves the queue and gives back what was not started, until it is resumed', async () => {
+  const kit = await receiving().started()
+  expect(await during(kit, () => kit.pause({ source: 'operator' }), 1_000)).toEqual([
+    'clear',
+    'cancel',
+  ])
+  expect(kit.receiver.outage).toMatchObject({ state: 'paused' })
+  expect(await during(kit, () => undefined, 60_000)).toEqual([])
+  expect(await during(kit, () => kit.pause(undefined), 1_000)).toEqual([
+    'prefetch',
+    'consume',
+    'resume',
+  ])
+  expect(kit.receiver.outage).toBeUndefined()
+})
+
 test('a closed connection of the user stops the consumer, and an own one is opened again', async () => {
   const over = new Error('Connection closed: by the server')
   const ours = receiving()

@@ -7,6 +7,7 @@ import {
   isFatal,
   type Outage,
   oncePerTurn,
+  pauseOf,
   Recovery,
   STORE_LOOK_MS,
   withTimeout,
@@ -56,7 +57,7 @@ const STABLE_MS = 10_000
 /**
  * Keeps a consumer on the queue until it is stopped. A channel, a consumer or a connection that ends is replaced after
  * a pause (A1, A5, A12). While the store is down the consumer stays, because a queue without one may expire, and the
- * received messages are kept: at most the prefetch.
+ * received messages are kept: at most the prefetch. While the consumer is paused by hand there is none on the queue.
  */
 export class Receiver {
   /** Has the messages that came, until they are settled. */
@@ -96,6 +97,7 @@ export class Receiver {
       classifyError,
       backoff: BACKOFF,
       onRetry: () => this.pump(),
+      onPaused: () => this.dispatcher.clear(),
       onEnd: options.onEnd,
     })
   }
@@ -223,7 +225,12 @@ export class Receiver {
 
   /** The prefetch of each consumer that there should be. */
   get #prefetches(): readonly number[] {
-    const { settings } = this.#options
+    const { port, settings } = this.#options
+    const availability = port.availability()
+    // A pause may last for days. After one that ends by itself, one message asks whether it is over.
+    if (availability.kind === 'down' && availability.pause !== undefined) {
+      return pauseOf(port) === undefined ? [1] : []
+    }
     // Of several consumers of such a queue one gets messages.
     return this.#checked?.traits.isSingleActive ? [settings.prefetch] : this.dispatcher.prefetches
   }

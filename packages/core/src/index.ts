@@ -97,6 +97,7 @@ export {
   DeadlineExceededError,
   CommitUnknownError,
   StoreUnavailableError,
+  ConsumerPausedError,
   ConfigurationError,
   OutboxError,
   OncewardError,

@@ -84,6 +84,7 @@ export type {
   VerdictAnswer,
 } from './model/inbox.ts'
 export type { CollectedMessage } from './model/outbox.ts'
+export type { Pause, PauseStore } from './model/pause.ts'
 export {
   DESTINATION_NAME,
   isDestination,

@@ -157,6 +157,23 @@ describe('while a store is down', () => {
     await guard.close()
   })
 
+  test('a route that is paused answers 503 with Retry-After, and runs the same key when it is resumed', async () => {
+    const handler = vi.fn(charged)
+    const inbox = memoryInbox()
+    const guard = guardOf(handler, { inbox })
+    expect((await send(guard, { key: 'first' })).status).toBe(201)
+    inbox.pause(guard.consumer, { by: 'ana' })
+    await vi.waitFor(async () => expect(guard.health().state).toBe('unavailable'), 20_000)
+    const answer = await send(guard, { key: 'k' })
+    expect([answer.status, kindOf(answer)]).toEqual([503, 'unavailable'])
+    expect(Number(answer.headers['retry-after'])).toBeGreaterThanOrEqual(1)
+    expect(answer.text).not.toContain('ana')
+    expect(handler).toHaveBeenCalledTimes(1)
+    inbox.pause(guard.consumer, undefined)
+    await vi.waitFor(async () => expect((await send(guard, { key: 'k' })).status).toBe(201), 20_000)
+    await guard.close()
+  })
+
   test('an open that fails says so in health, before the first request', async () => {
     const working = memoryInbox()
     const down = new StoreUnavailableError('down')

@@ -8,6 +8,7 @@ import { explainCommand } from './commands/explain.ts'
 import { migrateCommand } from './commands/migrate.ts'
 import { offsetsCommand } from './commands/offsets.ts'
 import { outboxCommand } from './commands/outbox.ts'
+import { pauseCommand, resumeCommand } from './commands/pause.ts'
 import { relayCommand } from './commands/relay.ts'
 import { statusCommand, watchCommand } from './commands/status.ts'
 import { sweepCommand } from './commands/sweep.ts'
@@ -34,6 +35,7 @@ export function createProgram(end: (code: ExitCode) => void): Command {
     .exitOverride()
   const commands = [
     ...[migrateCommand, doctorCommand, explainCommand, deadLettersCommand],
+    ...[pauseCommand, resumeCommand],
     ...[outboxCommand, relayCommand, offsetsCommand],
     ...[statusCommand, watchCommand, sweepCommand, consoleCommand],
   ]

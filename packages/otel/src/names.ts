@@ -127,6 +127,7 @@ export const GUARD_METRICS: Table<
   | 'inHand'
   | 'concurrency'
   | 'breaker'
+  | 'paused'
   | 'outage'
   | 'leases'
   | 'renewals'
@@ -153,6 +154,13 @@ export const GUARD_METRICS: Table<
     kind: 'gauge',
     unit: '1',
     meaning: '1 while the breaker is open: a store failed, and deliveries are deferred.',
+    attributes: [consumer],
+  },
+  paused: {
+    name: 'onceward.guard.paused',
+    kind: 'gauge',
+    unit: '1',
+    meaning: '1 while the consumer is paused, by an operator, a handler or its guard.',
     attributes: [consumer],
   },
   outage: {

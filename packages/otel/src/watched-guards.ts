@@ -79,6 +79,7 @@ function tellGuards(tell: Guards, name: string, { closed, readings }: Readings):
     consumer,
   )
   tell('breaker', readings.some(({ breaker }) => breaker === 'open') ? 1 : 0, consumer)
+  tell('paused', readings.some(({ paused }) => paused === true) ? 1 : 0, consumer)
   for (const dependency of DEPENDENCIES) {
     const isOut = readings.some(({ outages }) => outages.includes(dependency))
     tell('outage', isOut ? 1 : 0, { ...consumer, [OWN.dependency]: dependency })

@@ -14,4 +14,10 @@ export {
 export { type ForgetHistoryOptions, forgetHistory } from './operators/forget-history.ts'
 export { type Migrated, type MigrateOptions, migrate } from './operators/migrate.ts'
 export type { OperatorReport, Untouched, UntouchedLetter } from './operators/operator-actions.ts'
+export {
+  type PauseOptions,
+  pauseConsumer,
+  type ResumeOptions,
+  resumeConsumer,
+} from './operators/pauses.ts'
 export type { QueueSender } from './operators/requeue.ts'

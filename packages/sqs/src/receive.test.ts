@@ -61,6 +61,33 @@ test('a store that is down is checked every second, and probed when its retry ti
   expect([kit.dispatcher.outage, asked(kit)]).toEqual([undefined, [1, 9]])
 })
 
+test('a paused consumer gives back what was not started, receives nothing, and goes on when it is resumed', async () => {
+  const kit = await receiving().started()
+  await answer(kit, 'a1', 'b1', 'c1', 'd1')
+  expect(kit.run()).toEqual(['a1', 'b1'])
+  const receives = kit.receives.length
+  kit.pause({ source: 'operator', by: 'ana' })
+  expect(kit.dispatcher.outage).toMatchObject({ state: 'paused' })
+  await kit.clock.advance(10)
+  const given = (): readonly unknown[] =>
+    kit.recording.calls
+      .filter(({ name }) => name === 'change')
+      .flatMap(({ input }) => (input as { Entries: { VisibilityTimeout: number }[] }).Entries)
+      .map(({ VisibilityTimeout }) => VisibilityTimeout)
+  expect(given()).toEqual([0, 0])
+  // A receive was under way: what it brings goes back, too.
+  await answer(kit, 'e1')
+  await kit.clock.advance(10)
+  expect(given()).toEqual([0, 0, 0])
+  // What runs is settled, and no message takes its place.
+  await kit.settle('a1')
+  await kit.clock.advance(60_000)
+  expect([kit.run(), kit.receives.length]).toEqual([['a1', 'b1'], receives])
+  kit.pause(undefined)
+  await kit.clock.advance(1_000)
+  expect([kit.dispatcher.outage, kit.receives.length]).toEqual([undefined, receives + 1])
+})
+
 test('a probe that finds no message, or fails, is repeated', async () => {
   const kit = receiving()
   kit.down(0)

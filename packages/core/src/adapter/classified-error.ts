@@ -1,4 +1,4 @@
-import { OncewardError } from '../model/errors.ts'
+import { type ErrorCode, OncewardError } from '../model/errors.ts'
 
 /** What a failed call means; `classifyError` of each adapter answers it. */
 export interface ClassifiedError<Kind extends string> {
@@ -45,6 +45,8 @@ export function kindsByName<Kind extends string>(
 export const isStoreDown = (error: unknown): boolean =>
   OncewardError.is(error) && error.code === 'ONCEWARD_STORE_UNAVAILABLE'
 
+const RETRIED: readonly ErrorCode[] = ['ONCEWARD_RETRYABLE', 'ONCEWARD_PAUSED']
+
 /** An error that no retry fixes, such as a mistake in the configuration. The user's functions may ask for a retry. */
 export const isFatal = (error: unknown): error is OncewardError =>
-  OncewardError.is(error) && !isStoreDown(error) && error.code !== 'ONCEWARD_RETRYABLE'
+  OncewardError.is(error) && !isStoreDown(error) && !RETRIED.includes(error.code)

@@ -63,6 +63,7 @@ export {
   type RunHooks,
   routePortOf,
 } from '../model/guard-port.ts'
+export type { Pause } from '../model/pause.ts'
 export type { Release } from '../model/runtime.ts'
 export { isConflict } from '../model/state-machine.ts'
 export {

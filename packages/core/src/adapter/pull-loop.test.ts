@@ -51,6 +51,7 @@ function looping(options: Partial<PullLoopOptions<Each, 'network'>> = {}) {
   const port = {
     ...{ settings, runtime: clock.runtime, logger: silent, run },
     availability: () => world.availability,
+    onPaused: () => () => undefined,
   } as unknown as GuardPort
   const loop = new PullLoop<Each, 'network'>({
     ...{ port, fields: {}, backoff: { network: { baseMs: 100, maxMs: 100 } } },

@@ -85,6 +85,7 @@ export class PullLoop<Each extends Received, Kind extends string>
     this.#recovery = new Recovery<Kind>({
       ...{ port, fields, classifyError, backoff, check, onEnd: signals.onEnd },
       onRetry: () => this.pump(),
+      onPaused: () => this.#flow.clear(),
     })
     this.#flow = new DeliveryFlow(options, {
       hasRoom: () => this.room >= this.worthwhile,
@@ -222,9 +223,10 @@ export class PullLoop<Each extends Received, Kind extends string>
       this.#flow.refuse(received)
       return
     }
-    const { start, wait } = this.#recovery.store.admit(received)
+    const { start, wait, back } = this.#recovery.store.admit(received)
     if (start.length > 0) this.#flow.take(start)
     if (wait.length > 0) this.#flow.wait(wait)
+    if (back.length > 0) this.#flow.refuse(back)
   }
 
   #failed(error: unknown): void {

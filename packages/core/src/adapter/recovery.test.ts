@@ -24,7 +24,10 @@ function recovering() {
     check: async (): Promise<void> => undefined,
   }
   const recovery = new Recovery<'denied'>({
-    port: { logger, runtime, availability: () => world.availability },
+    port: {
+      ...{ logger, runtime, availability: () => world.availability },
+      onPaused: () => () => undefined,
+    },
     fields: { queue: 'orders' },
     classifyError: (error) => ({ kind: 'denied', text: String(error) }),
     backoff: { denied: { baseMs: 1_000, maxMs: 8_000 }, network: { baseMs: 100, maxMs: 200 } },

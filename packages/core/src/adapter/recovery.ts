@@ -8,7 +8,7 @@ import type { ConsumptionEnd } from './consumption.ts'
 import type { Outage } from './health.ts'
 
 export interface RecoveryOptions<Kind extends string> {
-  readonly port: Pick<GuardPort, 'runtime' | 'logger' | 'availability'>
+  readonly port: Pick<GuardPort, 'runtime' | 'logger' | 'availability' | 'onPaused'>
   /** Names the consumer in the log. */
   readonly fields: Readonly<Record<string, unknown>>
   readonly classifyError: (error: unknown) => ClassifiedError<Kind>
@@ -18,6 +18,8 @@ export interface RecoveryOptions<Kind extends string> {
   readonly check?: (() => Promise<void>) | undefined
   /** A pause is over, or the check has succeeded. */
   readonly onRetry: () => void
+  /** The consumer was paused: what was not started goes back, and nothing more is received. */
+  readonly onPaused?: (() => void) | undefined
   readonly onEnd: (end: ConsumptionEnd) => void
 }
 
@@ -32,10 +34,19 @@ export class Recovery<Kind extends string> {
   #failures = 0
   #isStopped = false
   #cancelPause: (() => void) | undefined
+  readonly #forgetPauses: (() => void) | undefined
 
   constructor(options: RecoveryOptions<Kind>) {
     this.#options = options
     this.store = new StoreGate(options.port)
+    const { onPaused, port } = options
+    this.#forgetPauses =
+      onPaused &&
+      port.onPaused(() => {
+        // Health says so at once, and not when something comes.
+        this.look()
+        onPaused()
+      })
   }
 
   get outage(): Outage | undefined {
@@ -158,6 +169,7 @@ export class Recovery<Kind extends string> {
   /** Ends a pause that is under way, without a retry. */
   stop(): void {
     this.#isStopped = true
+    this.#forgetPauses?.()
     this.#cancelPause?.()
     this.#cancelPause = undefined
   }

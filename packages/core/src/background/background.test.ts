@@ -3,6 +3,7 @@ import { setImmediate as turn } from 'node:timers/promises'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { systemRuntime } from '../concurrency/system-runtime.ts'
 import { withTimeout } from '../concurrency/timeout.ts'
+import { PauseValve } from '../concurrency/valve.ts'
 import { Clock } from '../fixtures/clock.ts'
 import { silent } from '../fixtures/inbox.ts'
 import { createGuard } from '../guard/guard.ts'
@@ -38,8 +39,10 @@ function start(random: number, answers: Partial<Record<Task, () => Promise<unkno
     calls[task].push(clock.runtime.monotonic() - startedAtMs)
     return (await answers[task]?.()) ?? otherwise
   }
+  const valve = new PauseValve({ consumer: 'billing', logger: silent, runtime: clock.runtime })
   const context = {
     options: {
+      valve,
       runtime: { ...clock.runtime, random: () => random },
       logger: { ...silent, warn: (fields: object) => void warnings.push(fields) },
     },

@@ -20,6 +20,8 @@ const SWEEP_STEP_MS = 200
 const HEARTBEAT_MS = 30_000
 /** Interval between two looks at the tables of a guard that runs its events later, ms. */
 const LOOK_MS = 5_000
+/** Interval between two looks at the pause of the consumer, ms: every process has to know it within two seconds. */
+export const PAUSE_LOOK_MS = 1_500
 /** Pause after a whole sweep, or when another process sweeps, ms. */
 const SWEEP_REST_MS = 10 * 60_000
 
@@ -67,7 +69,7 @@ export function startBackground(context: Background): BackgroundWork {
   const wakeIn = (delayMs: number): void => polling?.wakeIn(delayMs)
   const poller = new Poller({
     background: context,
-    signals: stopSignals([stop.signal]),
+    signals: () => stopSignals([stop.signal, context.options.valve.signal]),
     guarded: (task) => guarded(context, task),
     ...{ wake, wakeIn },
   })
@@ -81,6 +83,7 @@ export function startBackground(context: Background): BackgroundWork {
     ...tasksOf(context, () => poller.poll()),
     ...(callerRetries?.runsLater === true ? [look] : []),
     ...heartbeatsOf(context),
+    ...pauseLooksOf(context),
   ]
   const loops = tasks.map((task) => every(runtime, task))
   const [polling] = loops
@@ -93,6 +96,17 @@ export function startBackground(context: Background): BackgroundWork {
       await poller.idle()
     },
   }
+}
+
+/** Looks whether somebody has paused or resumed the consumer. */
+function pauseLooksOf({ options: { valve }, stores: { engine } }: Background): readonly Task[] {
+  const session: Partial<typeof engine.session> | undefined = engine.session
+  if (session?.pauses === undefined) return []
+  const look: Task = async () => {
+    await valve.look()
+    return PAUSE_LOOK_MS
+  }
+  return [look]
 }
 
 /**
@@ -136,7 +150,7 @@ export function backgroundOnDemand(context: Background): (signals: StopSignals) 
       }
       const poller = new Poller({
         background: context,
-        signals,
+        signals: () => signals,
         guarded: (task) => guarded(context, task),
         ...{ wake, wakeIn: noTimer },
       })
@@ -240,7 +254,8 @@ export type Guarded = <Answer>(task: () => Promise<Answer>) => Promise<Answer | 
 
 interface PollerParts {
   readonly background: Background
-  readonly signals: StopSignals
+  /** Those of the runs that begin now. */
+  readonly signals: () => StopSignals
   readonly guarded: Guarded
   /** Asks for the next poll. */
   readonly wake: () => void
@@ -276,6 +291,7 @@ export class Poller {
   /** Looks once, and starts what is due. Answers whether to look again at once. */
   async poll(): Promise<boolean> {
     const { background, guarded } = this.#parts
+    if (!background.options.valve.isOpen) return false
     const free = this.#places - this.#taken.size
     this.#isMoreDue = true
     if (free <= 0) return false
@@ -302,7 +318,7 @@ export class Poller {
     for (const { ref } of events) this.#taken.add(ref.id)
     await guarded(() =>
       runDue(background, events, {
-        signals,
+        signals: signals(),
         onEnded: ({ id }, outcome) => this.#ended(id, outcome),
       }),
     )

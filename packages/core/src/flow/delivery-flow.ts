@@ -114,7 +114,10 @@ export class DeliveryFlow<Each extends Received> {
     this.#buffer = new DeliveryBuffer({
       ...{ port, settings, signals, hasDeadLetterPlace, pending: this.#pending },
       onStart: lanes.started?.bind(lanes),
-      settle: (each, settlement) => options.settle(each, settlement, this.#mayHold),
+      settle: (each, settlement) =>
+        isOfPause(port, settlement)
+          ? options.giveBack(each).then(() => undefined)
+          : options.settle(each, settlement, this.#mayHold),
       onKnown: this.#known,
       onSettled: this.#settled,
       onRefilled: events.onRefilled,
@@ -218,6 +221,13 @@ export class DeliveryFlow<Each extends Received> {
     this.#pending.add(onAgain?.(again) ?? again)
     this.#buffer.dispatchSoon()
   }
+}
+
+/** The guard has not started it, and a pause may last for days: it does not wait here, as it would for the store. */
+const isOfPause = (port: GuardPort, settlement: Settlement): boolean => {
+  if (settlement.kind !== 'defer' || settlement.reason !== 'store-down') return false
+  const availability = port.availability()
+  return availability.kind === 'down' && availability.pause !== undefined
 }
 
 function runAgain<Each extends Received>(each: Each, { isOutage }: Hold): Each {

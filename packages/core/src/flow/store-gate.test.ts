@@ -40,13 +40,25 @@ test('of messages from before the outage one group asks the store, and the other
   const { world, gate } = gated()
   const received = [each(0, 'a'), each(1), each(2, 'a')]
   const [first, second, third] = received
-  expect(gate.admit(received)).toEqual({ start: received, wait: [] })
+  expect(gate.admit(received)).toEqual({ start: received, wait: [], back: [] })
   world.availability = { kind: 'down', retryAt: 500 as never, error }
-  expect(gate.admit(received)).toEqual({ start: [], wait: received })
+  expect(gate.admit(received)).toEqual({ start: [], wait: received, back: [] })
   world.nowMs = 500
-  expect(gate.admit(received)).toEqual({ start: [first, third], wait: [second] })
-  expect(gate.admit(received)).toEqual({ start: [], wait: received })
+  expect(gate.admit(received)).toEqual({ start: [first, third], wait: [second], back: [] })
+  expect(gate.admit(received)).toEqual({ start: [], wait: received, back: [] })
   gate.answered()
-  expect(gate.admit([])).toEqual({ start: [], wait: [] })
+  expect(gate.admit([])).toEqual({ start: [], wait: [], back: [] })
   expect(gate.look().kind).toBe('probe')
+})
+
+test('messages that come while the consumer is paused go back, and after a pause one group asks', () => {
+  const { world, gate } = gated()
+  const received = [each(0, 'a'), each(1), each(2, 'a')]
+  const pause = { source: 'handler' } as const
+  world.availability = { kind: 'down', retryAt: 500 as never, error, pause }
+  expect(gate.look()).toEqual({ kind: 'shut', error, waitMs: 500, isPaused: true })
+  expect(gate.admit(received)).toEqual({ start: [], wait: [], back: received })
+  world.nowMs = 500
+  const [first, second, third] = received
+  expect(gate.admit(received)).toEqual({ start: [first, third], wait: [second], back: [] })
 })

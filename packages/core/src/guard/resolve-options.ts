@@ -1,5 +1,6 @@
 import { processAloneLock } from '../concurrency/alone-lock.ts'
 import { systemRuntime } from '../concurrency/system-runtime.ts'
+import { PauseValve } from '../concurrency/valve.ts'
 import { fingerprintRuleOf } from '../identity/fingerprint.ts'
 import { type EnvelopeTraits, traitsOf } from '../messages/envelope-traits.ts'
 import {
@@ -75,6 +76,7 @@ export function resolveOptions<Payload, Tx, Decoded>(
     onTakeover: given.dedup === undefined ? given.onTakeover : 'retry',
     logger,
     logKeys,
+    valve: new PauseValve({ consumer: given.consumer, logger, runtime }),
     duplicates: duplicatesLog({ consumer: given.consumer, logger, logKeys, runtime }),
     handlerLogger: given.logger ?? defaultLogger,
     reportOnce: reportsOnce(logger),

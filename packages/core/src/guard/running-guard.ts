@@ -1,6 +1,7 @@
 import {
   type BackgroundWork,
   backgroundOnDemand,
+  PAUSE_LOOK_MS,
   startBackground,
 } from '../background/background.ts'
 import type { Background } from '../background/parked.ts'
@@ -23,7 +24,7 @@ import type {
   GuardSettings,
   RunHooks,
 } from '../model/guard-port.ts'
-import type { Release } from '../model/runtime.ts'
+import type { Pause } from '../model/pause.ts'
 import type { Settlement } from '../model/settlement.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { withItems } from '../receive/marked-items.ts'
@@ -36,6 +37,7 @@ import {
 } from '../run/processing.ts'
 import type { OpenInbox, OpenStores } from '../run/stores.ts'
 import type { Outcome } from '../settlement/outcome.ts'
+import { pausedOutcome } from '../settlement/paused.ts'
 import {
   createDeadLetterPublisher,
   type DeadLetterPublisher,
@@ -55,8 +57,8 @@ const LAST_CALLS_MS = 25_000
 /** The open stores, or the outcome of every delivery. */
 interface Opening {
   readonly stores: OpenStores | Extract<Outcome, { kind: 'store-down' | 'abandoned' }>
-  /** The run is a probe of the breaker. */
-  readonly endProbe?: Release | undefined
+  /** The run is a probe of the breaker, or asks whether a pause is over. */
+  readonly endProbe?: ((hasRun: boolean) => void) | undefined
 }
 
 /** A running guard: opens its stores, runs deliveries, and closes. */
@@ -82,7 +84,12 @@ export class RunningGuard implements GuardPort {
   #isOnDemand = false
   #runDue: ReturnType<typeof backgroundOnDemand> | undefined
   /** Most calls bring the same signals as the last one. */
-  #lastSignals: (Pick<RunHooks, 'abort' | 'stop'> & { readonly signals: StopSignals }) | undefined
+  #lastSignals:
+    | (Pick<RunHooks, 'abort' | 'stop'> & {
+        readonly pause: AbortSignal
+        readonly signals: StopSignals
+      })
+    | undefined
 
   constructor(options: ResolvedOptions, call: HandlerCall) {
     this.settings = settingsOf(options)
@@ -132,14 +139,20 @@ export class RunningGuard implements GuardPort {
 
   async run(deliveries: readonly Delivery[], hooks: RunHooks = {}): Promise<readonly Settlement[]> {
     this.#runs.start()
+    let endProbe: Opening['endProbe']
+    let hasRun = false
     try {
       const parts = hooks.caller === undefined ? this.#parts : this.#partsFor(hooks.caller)
       const settling = new CallSettlements(parts, deliveries, hooks)
       this.#inHand += deliveries.length
+      // A process that was frozen meanwhile has not looked.
+      if (this.#isOnDemand) await this.#options.valve.look(PAUSE_LOOK_MS)
       const signals = this.#signals(hooks)
-      const { endProbe, stores: opened } = signals.isStopping()
+      const opening: Opening = signals.isStopping()
         ? { stores: closing() }
         : (this.#openNow() ?? (await this.#openOrOutcome()))
+      const { stores: opened } = opening
+      endProbe = opening.endProbe
       if ('kind' in opened) {
         settling.settleAll(opened)
         return settling.settlements
@@ -155,9 +168,10 @@ export class RunningGuard implements GuardPort {
       })
       await processDeliveries(processing, received)
       if (settling.checking !== undefined) await Promise.all(settling.checking)
-      endProbe?.()
+      hasRun = true
       return settling.settlements
     } finally {
+      endProbe?.(hasRun)
       this.#runs.end()
     }
   }
@@ -192,6 +206,7 @@ export class RunningGuard implements GuardPort {
 
   async #doDue(hooks: RunHooks, stopping: Promise<void> | undefined): Promise<void> {
     await stopping
+    await this.#options.valve.look(PAUSE_LOOK_MS)
     const stores = this.#stores
     if (stores?.engine === undefined || this.#breaker.state() !== undefined) return
     this.#runDue ??= backgroundOnDemand(this.#backgroundOf(stores))
@@ -207,8 +222,20 @@ export class RunningGuard implements GuardPort {
   }
 
   availability(): Availability {
-    const down = this.#breaker.state()
+    const down = this.#options.valve.state() ?? this.#breaker.state()
     return down === undefined ? { kind: 'available' } : { kind: 'down', ...down }
+  }
+
+  pause(pause: Pause): void {
+    this.#options.valve.pause(pause)
+  }
+
+  resume(): void {
+    this.#options.valve.resume()
+  }
+
+  onPaused(listener: () => void): () => void {
+    return this.#options.valve.onShut(listener)
   }
 
   outages(): readonly GuardOutage[] {
@@ -238,6 +265,7 @@ export class RunningGuard implements GuardPort {
 
   async #close(): Promise<void> {
     this.#closing.abort()
+    this.#options.valve.close()
     const { deadlineMs } = this.settings
     const ended = Promise.all([this.#background?.stop(), this.#runs.idle()])
     // The deadline bounds every function of the user. A store may still not have answered.
@@ -284,6 +312,8 @@ export class RunningGuard implements GuardPort {
 
   async #open(): Promise<OpenStores> {
     const stores = await this.#openStores()
+    const pauses = stores.engine?.session.pauses
+    if (pauses !== undefined) await this.#options.valve.attach(pauses)
     if (this.#stores === undefined) this.#breaker.succeeded()
     this.#stores = stores
     // An opening that outlives the bound of close().
@@ -301,12 +331,13 @@ export class RunningGuard implements GuardPort {
 
   #signals({ abort, budgetMs, stop }: RunHooks): StopSignals {
     const last = this.#lastSignals
-    const isSame = budgetMs === undefined && last?.abort === abort && last?.stop === stop
-    if (last !== undefined && isSame) return last.signals
-    const stops = [this.#closing.signal, stop]
+    const pause = this.#options.valve.signal
+    const isSame = last?.abort === abort && last?.stop === stop && last?.pause === pause
+    if (last !== undefined && budgetMs === undefined && isSame) return last.signals
+    const stops = [this.#closing.signal, stop, pause]
     if (budgetMs === undefined) {
       const signals = stopSignals(stops, abort)
-      this.#lastSignals = { abort, stop, signals }
+      this.#lastSignals = { abort, stop, pause, signals }
       return signals
     }
     const endsAtMs = this.runtime.monotonic() + budgetMs
@@ -317,12 +348,26 @@ export class RunningGuard implements GuardPort {
 
   /** The stores, if they are open and available. */
   #openNow(): Opening | undefined {
-    const stores = this.#breaker.state() === undefined ? this.#stores : undefined
+    const isOpen = this.#options.valve.isOpen && this.#breaker.state() === undefined
+    const stores = isOpen ? this.#stores : undefined
     return stores && { stores }
   }
 
   /** The stores, or the outcome of every delivery while the stores are unavailable. */
   async #openOrOutcome(): Promise<Opening> {
+    const { valve } = this.#options
+    const entry = valve.enter()
+    if (entry === 'shut') return { stores: pausedOutcome(this.#options) }
+    const opening = await this.#openAvailable()
+    if (entry === 'open') return opening
+    const endProbe = (hasRun: boolean): void => {
+      opening.endProbe?.(hasRun)
+      valve.probed(hasRun)
+    }
+    return { ...opening, endProbe }
+  }
+
+  async #openAvailable(): Promise<Opening> {
     const admission = this.#breaker.admit()
     if (admission !== 'go') {
       const error = this.#breaker.state()?.error

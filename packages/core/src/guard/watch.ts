@@ -49,10 +49,13 @@ function readingOf(
   port: Pick<GuardPort, 'availability' | 'outages' | 'settings'>,
   { inHand, stores }: Inner,
 ): GuardReading {
+  const availability = port.availability()
+  const isPaused = availability.kind === 'down' && availability.pause !== undefined
   return {
     inHand,
     concurrency: stores?.slots.size ?? port.settings.concurrency,
-    breaker: port.availability().kind === 'available' ? 'closed' : 'open',
+    breaker: availability.kind === 'available' || isPaused ? 'closed' : 'open',
+    ...(isPaused ? { paused: true } : {}),
     outages: port.outages().map(({ dependency }) => dependency),
     leases: stores?.leases?.renewer.read(),
     pool: stores?.engine?.session.poolUse?.(),

@@ -29,6 +29,7 @@ import type {
   VerdictAnswer,
 } from '../model/inbox.ts'
 import type { CollectedMessage } from '../model/outbox.ts'
+import type { Pause, PauseStore } from '../model/pause.ts'
 import { fromJsonText } from '../support/json-text.ts'
 import { Attempts } from './attempts.ts'
 import { memoryOffsets } from './offsets.ts'
@@ -42,6 +43,8 @@ export interface MemoryInbox<Tx> extends Inbox<Tx> {
   deadLetters(): readonly DeadLetter[]
   /** Parks a dead letter, due now: a running guard of its consumer runs it. False if there is no such dead letter. */
   replay(ref: DeadLetterRef): boolean
+  /** Pauses a consumer, as an operator does: its guards know it within two seconds. Undefined: resumes it. */
+  pause(consumer: string, pause: Omit<Pause, 'source'> | undefined): void
   /** The messages that handlers have sent, in the order of their commits. No relay takes them. */
   sent(): readonly SentMessage[]
 }
@@ -91,6 +94,7 @@ export function memoryInbox<Tx>(tx?: Tx): MemoryInbox<Tx | undefined> {
       if (letter !== undefined) void store.messageCounts.of(letter.consumer).end([letter.delivery])
       return store.replay(ref)
     },
+    pause: (consumer, pause) => store.pauses.operate(consumer, pause),
     sent: () => store.tables.outbox.map(toSent),
   }
 }
@@ -113,6 +117,7 @@ export class MemorySession<Tx> implements InboxSession<Tx> {
   readonly secret: Uint8Array
   readonly messageCounts: MessageCounts
   readonly offsets: OffsetStore
+  readonly pauses: PauseStore
   readonly #store: MemoryStore
   readonly #tables: MemoryTables
   readonly #registration: ConsumerRegistration
@@ -135,6 +140,7 @@ export class MemorySession<Tx> implements InboxSession<Tx> {
     this.secret = store.secret
     this.messageCounts = store.messageCounts.of(consumer)
     this.offsets = memoryOffsets(store.tables, registration.runtime)
+    this.pauses = store.pauses.of(consumer)
     this.#store = store
     this.#tables = store.tables
     this.#registration = registration

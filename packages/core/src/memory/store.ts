@@ -16,6 +16,7 @@ import { randomBytes } from '../node.ts'
 import { messageHash } from '../support/adapter-registry.ts'
 import { LocalMessageCounts } from '../support/message-counts.ts'
 import { toErrorText } from './attempts.ts'
+import { MemoryPauses } from './pauses.ts'
 import { MemoryTables, type ProcessedEventRow } from './tables.ts'
 
 /** A row of `refused_messages`. */
@@ -29,6 +30,7 @@ export class MemoryStore {
   readonly tables: MemoryTables = new MemoryTables()
   readonly refused: Map<string, RefusedRow> = new Map()
   readonly rules: Map<string, number> = new Map()
+  readonly pauses: MemoryPauses = new MemoryPauses(this.tables)
   readonly messageCounts: LocalMessageCounts = new LocalMessageCounts()
   readonly secret: Uint8Array = randomBytes(32)
   readonly identity: string = randomBytes(16).toString('hex')

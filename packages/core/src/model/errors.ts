@@ -13,6 +13,7 @@ export const ERROR_CODES = [
   'ONCEWARD_DEADLINE_EXCEEDED',
   'ONCEWARD_COMMIT_UNKNOWN',
   'ONCEWARD_STORE_UNAVAILABLE',
+  'ONCEWARD_PAUSED',
   'ONCEWARD_CONFIGURATION',
   'ONCEWARD_ENVELOPE',
   'ONCEWARD_ANSWER',
@@ -133,6 +134,12 @@ export class StoreUnavailableError extends OncewardError {
   readonly code = 'ONCEWARD_STORE_UNAVAILABLE'
 }
 
+/** The consumer is paused. Nothing ran, and nothing is lost: messages stay with their broker. */
+export class ConsumerPausedError extends OncewardError {
+  static override readonly name: string = 'ConsumerPausedError'
+  readonly code = 'ONCEWARD_PAUSED'
+}
+
 /**
  * The options or the environment are invalid. Thrown at the start; while a guard runs, health names it, for example when its
  * tables have changed.
@@ -175,6 +182,7 @@ const CLASSES: ReadonlyMap<unknown, unknown> = new Map<ErrorCode, unknown>([
   ['ONCEWARD_DEADLINE_EXCEEDED', DeadlineExceededError],
   ['ONCEWARD_COMMIT_UNKNOWN', CommitUnknownError],
   ['ONCEWARD_STORE_UNAVAILABLE', StoreUnavailableError],
+  ['ONCEWARD_PAUSED', ConsumerPausedError],
   ['ONCEWARD_CONFIGURATION', ConfigurationError],
   ['ONCEWARD_ENVELOPE', EnvelopeError],
   ['ONCEWARD_OUTBOX', OutboxError],

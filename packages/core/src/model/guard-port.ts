@@ -4,6 +4,7 @@ import type { Delivery, DeliverySource } from './delivery.ts'
 import { ConfigurationError } from './errors.ts'
 import type { PartitionAnswer, PartitionClaim } from './fence.ts'
 import type { Logger } from './logger.ts'
+import type { Pause } from './pause.ts'
 import type { Runtime } from './runtime.ts'
 import type { DeferCause, Settlement } from './settlement.ts'
 
@@ -110,6 +111,8 @@ export type Availability =
       readonly kind: 'down'
       readonly retryAt: EpochMs
       readonly error: unknown
+      /** The stores are fine, and the consumer is paused: what was not started goes back to the broker. */
+      readonly pause?: Pause | undefined
     }
 
 /** The parked events of a consumer, in all its processes. */
@@ -161,6 +164,15 @@ export interface GuardPort {
   publishDeadLetter(settlement: Settlement, publish: Publish): Promise<DeadLetterAnswer>
   /** Lets the guard's poller publish parked dead letters from this source. The returned function unregisters. */
   registerPublisher(source: PublisherSource, publish: Publish): () => void
+  /**
+   * Pauses the consumer: here at once, and in its other processes within seconds if its inbox keeps pauses. Events that run
+   * go on.
+   */
+  pause(pause: Pause): void
+  /** Ends the pause. Nothing happens if there is none. */
+  resume(): void
+  /** Calls back whenever a pause begins: what was not started goes back. The returned function unsubscribes. */
+  onPaused(listener: () => void): () => void
   /** Whether the adapter should fetch deliveries now. */
   availability(): Availability
   /**

@@ -29,6 +29,8 @@ export interface GuardReading {
   readonly concurrency: number
   /** `open`: a store failed, and deliveries are deferred until it answers again. */
   readonly breaker: 'closed' | 'open'
+  /** The consumer is paused: its stores are fine, and it starts nothing. Left out: it is not. */
+  readonly paused?: boolean | undefined
   /** What failed when it was last asked. */
   readonly outages: readonly GuardOutage['dependency'][]
   /** Undefined without a lease store, and before the stores are open. */

@@ -6,6 +6,7 @@ import type { FenceMove, OffsetStore } from './fence.ts'
 import type { InboxFigures, PoolUse } from './guard-reading.ts'
 import type { Logger } from './logger.ts'
 import type { CollectedMessage } from './outbox.ts'
+import type { PauseStore } from './pause.ts'
 import type { Runtime } from './runtime.ts'
 import type { DeadLetterReason } from './settlement.ts'
 
@@ -295,6 +296,8 @@ export interface InboxSession<Tx> {
   readonly sendsMessages?: boolean | undefined
   /** Keeps the offsets of partitions. Left out: an event has a key. */
   readonly offsets?: OffsetStore | undefined
+  /** Keeps the pauses of the consumer for all its processes. Left out: a pause is of one process. */
+  readonly pauses?: PauseStore | undefined
   /** Secret for hashed keys in logs and metrics. The same in all processes. */
   readonly secret: Uint8Array
   /**

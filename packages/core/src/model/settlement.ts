@@ -48,6 +48,10 @@ export type DeferCause =
   | 'breaker-open'
   /** A store did not answer, or answered with an error. */
   | 'store-error'
+  /** The consumer is paused: by an operator, by a handler (`context.pauseFor`), or by its guard. */
+  | 'paused'
+  /** The handler called `context.defer` or `context.pauseFor`. */
+  | 'deferred-by-handler'
   /** The consumer is shutting down. */
   | 'draining'
   /** The lease was lost: another owner may have taken the event over. */

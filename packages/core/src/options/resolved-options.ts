@@ -2,6 +2,7 @@ import type { EventId } from '../model/brands.ts'
 import type { Inbox } from '../model/inbox.ts'
 import type { LeaseStore } from '../model/lease-store.ts'
 import type { Logger } from '../model/logger.ts'
+import type { Valve } from '../model/pause.ts'
 import type { Runtime } from '../model/runtime.ts'
 import type {
   CommonOptions,
@@ -58,6 +59,8 @@ export interface ResolvedOptions
   /** Keys are logged in clear. */
   readonly logKeys: boolean
   readonly duplicates: DuplicatesLog
+  /** Whether events may start: the consumer may be paused. */
+  readonly valve: Valve
   /** Logs a message once in the life of the guard, or once for each `of`. */
   readonly reportOnce: (
     level: 'warn' | 'error',

@@ -20,6 +20,7 @@ import {
   settlementOf,
   stopsLane,
 } from '../settlement/outcome.ts'
+import { pausedOr } from '../settlement/paused.ts'
 import type { DeadLetterPublisher } from '../settlement/publish-dead-letter.ts'
 import { retryDelayMs } from '../settlement/retry-rule.ts'
 import { storeFailure } from '../settlement/store-down.ts'
@@ -135,8 +136,9 @@ export class CallSettlements {
     } else this.#settle(index, checked, facts)
   }
 
-  #settle(index: number, outcome: Outcome, facts: Facts): void {
+  #settle(index: number, given: Outcome, facts: Facts): void {
     const { areParked: parked, onSettled, options, publisher } = this.#parts
+    const outcome = given.kind === 'abandoned' ? pausedOr(options, given, this.#hooks) : given
     const { eventId, key } = facts
     const delivery = this.#deliveries[index] as Delivery
     const settlement = settlementOf(outcome, options.runtime)

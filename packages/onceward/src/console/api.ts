@@ -1,4 +1,4 @@
-import { deadLetters, type OperatorReport } from '@onceward/postgres'
+import { deadLetters, type OperatorReport, pauseConsumer, resumeConsumer } from '@onceward/postgres'
 import { deadMessageChanges } from '@onceward/postgres/operator'
 import type { NamedBroker } from '../data/broker-address.ts'
 import { type ChangeOutcome, changeEach } from '../data/change-dead-letters.ts'
@@ -73,10 +73,12 @@ const MOST_IDS = 100
 const LONGEST_WORK_MS = 5_000
 
 type Verb = 'replay' | 'requeue' | 'discard'
+type ConsumerVerb = 'pause' | 'resume'
 type MessageVerb = 'replay-messages' | 'discard-messages'
 const VERBS: readonly string[] = [
   ...(['replay', 'requeue', 'discard'] satisfies readonly Verb[]),
   ...(['replay-messages', 'discard-messages'] satisfies readonly MessageVerb[]),
+  ...(['pause', 'resume'] satisfies readonly ConsumerVerb[]),
 ]
 
 type Answer = (question: Question) => Promise<unknown>
@@ -108,6 +110,8 @@ export function createApi(options: ApiOptions): Api {
     discard: ({ body }) => change(options, 'discard', body),
     'replay-messages': ({ body }) => changeMessages(options, 'replay', body),
     'discard-messages': ({ body }) => changeMessages(options, 'discard', body),
+    pause: ({ body }) => changeConsumer(options, 'pause', body),
+    resume: ({ body }) => changeConsumer(options, 'resume', body),
   }
   return {
     answer: (question) => {
@@ -276,6 +280,25 @@ async function changeMessages(
   return { done, untouched: untouched.map((id) => ({ id, why: 'no-dead-message' })) }
 }
 
+/** The pause of one consumer. `ids` is its name. */
+async function changeConsumer(
+  options: ApiOptions,
+  verb: ConsumerVerb,
+  body: unknown,
+): Promise<unknown> {
+  const { by: own, database, ending } = options
+  const { ids, by = own, why } = changeOf(body, isConsumer)
+  if (ending.aborted) throw new Failure('The console is ending.')
+  if (verb === 'pause' && why === '') throw usage('Say why the consumer is paused.')
+  const { pool, schema } = database
+  const given = { schema, by, why: why || undefined }
+  for (const consumer of ids) {
+    if (verb === 'pause') await pauseConsumer(pool, consumer, given)
+    else await resumeConsumer(pool, consumer, given)
+  }
+  return { done: ids, untouched: [] }
+}
+
 type Act = (id: string) => Promise<OperatorReport>
 
 /** Answers what was changed also if it failed after that, because it cannot be undone. */
@@ -297,6 +320,8 @@ async function changeSome(
 
 const LONGEST_NAME = 200
 const LONGEST_REASON = 2_000
+
+const isConsumer = (text: string): boolean => /^[A-Za-z0-9._:-]{1,128}$/.test(text)
 
 const isPosition = (text: string): boolean => /^\d{1,18}$/.test(text)
 

@@ -6,13 +6,24 @@ const MINUTE = 60_000
 const NOW = 1_800_000_000_000
 
 const HEALTHY: ConsumerStatus = {
-  ...{ id: 1, name: 'billing', dedupWindowMs: 15 * 1_440 * MINUTE, seenAtMs: NOW, hasPlace: false },
+  ...{
+    id: 1,
+    name: 'billing',
+    dedupWindowMs: 15 * 1_440 * MINUTE,
+    seenAtMs: NOW,
+    hasPlace: false,
+    paused: null,
+  },
   ...{ inHand: 0, oldestInHandMs: null, waiting: 0, parked: 0, nextTryMs: null },
   ...{ oldestWaitingMs: null, overdueMs: 0, doneMinute: 0, doneHour: 0 },
   ...{ workers: [], noWorkerSinceMs: null },
   ...{ unpublished: 0, oldestUnpublishedMs: null, unpublishedLate: 0, failedHour: 0, dead: [] },
 }
 const since = NOW - 20 * MINUTE
+const PAUSED = {
+  ...({ source: 'operator', by: 'ana', why: null } as const),
+  ...{ sinceMs: since, untilMs: null },
+}
 const dead = [
   { consumer: 'billing', reason: 'fatal', count: 2, oldestMs: NOW },
   { consumer: 'billing', reason: 'takeover', count: 1, oldestMs: NOW },
@@ -25,6 +36,7 @@ test.each<readonly [Partial<ConsumerStatus>, readonly ConsumerTrouble[]]>([
   [{ waiting: 2, parked: 1, nextTryMs: NOW }, [{ trouble: 'waiting', count: 3, nextTryMs: NOW }]],
   [{ dead }, [{ trouble: 'dead-letters', count: 3 }]],
   [{ noWorkerSinceMs: since }, [{ trouble: 'no-worker', sinceMs: since }]],
+  [{ paused: PAUSED }, [{ trouble: 'paused', ...PAUSED }]],
   // A restart.
   [{ noWorkerSinceMs: NOW - MINUTE }, []],
   [

@@ -40,7 +40,14 @@ test.each<readonly [Partial<ServerFacts>, string, RegExp]>([
 })
 
 const CONSUMER: ConsumerStatus = {
-  ...{ id: 1, name: 'billing', dedupWindowMs: 15 * 24 * HOUR, seenAtMs: NOW, hasPlace: false },
+  ...{
+    id: 1,
+    name: 'billing',
+    dedupWindowMs: 15 * 24 * HOUR,
+    seenAtMs: NOW,
+    hasPlace: false,
+    paused: null,
+  },
   ...{ inHand: 0, oldestInHandMs: null, waiting: 0, parked: 0, nextTryMs: null },
   ...{ oldestWaitingMs: null, overdueMs: 0, doneMinute: 0, doneHour: 0 },
   ...{ workers: [], noWorkerSinceMs: null },

@@ -16,6 +16,11 @@ const rightsOf = (quoted: string): Readonly<Record<'operator' | 'consumer', read
     has: `has_table_privilege(r.oid, ${named(table)}, 'select')`,
     grant: `grant select on ${quoted}.${table}`,
   })
+  const paused = ['paused_at', 'paused_until', 'pause_source', 'paused_by', 'paused_why']
+  const pauses: Right = {
+    has: `has_column_privilege(r.oid, ${named('consumers')}, 'paused_at', 'update')`,
+    grant: `grant update (${paused.join(', ')}) on ${quoted}.consumers`,
+  }
   const columns = ['epoch', 'sweep_cursor', 'swept_at']
   return {
     operator: [
@@ -27,6 +32,7 @@ const rightsOf = (quoted: string): Readonly<Record<'operator' | 'consumer', read
       },
       ...[reads('leases'), reads('workers')],
       ...[reads('outbox_messages'), reads('outbox_leases')],
+      pauses,
     ],
     consumer: [
       {
@@ -37,6 +43,7 @@ const rightsOf = (quoted: string): Readonly<Record<'operator' | 'consumer', read
         has: `has_column_privilege(r.oid, ${named('consumers')}, 'worker_ended_at', 'update')`,
         grant: `grant update (worker_ended_at) on ${quoted}.consumers`,
       },
+      pauses,
     ],
   }
 }

@@ -12,6 +12,8 @@ export interface ConsumerStatus extends ConsumerWorkers {
   /** When a guard of it last registered; a running guard does so all the time. */
   readonly seenAtMs: number
   readonly hasPlace: boolean
+  /** Null: it is not paused. */
+  readonly paused: PausedStatus | null
   /** Counted runs without a recorded result. A first run of a clean event is not counted. */
   readonly inHand: number
   readonly oldestInHandMs: number | null
@@ -32,6 +34,17 @@ export interface ConsumerStatus extends ConsumerWorkers {
   readonly doneHour: number
   readonly failedHour: number
   readonly dead: readonly DeadLetterCount[]
+}
+
+/** A pause that is in force. */
+export interface PausedStatus {
+  /** `operator`: from outside. `handler`: a handler has called `pauseFor`. `guard`: the guard itself. */
+  readonly source: 'operator' | 'handler' | 'guard'
+  readonly by: string | null
+  readonly why: string | null
+  readonly sinceMs: number
+  /** Null: until somebody resumes it. */
+  readonly untilMs: number | null
 }
 
 export interface TableStatus {
@@ -193,6 +206,9 @@ const unpublished = (condition: string, row: string): string => `
 const consumersSql = (quoted: string): string => `
 select c.id, c.name, c.dedup_window_ms as "dedupWindowMs", ${ms('c.seen_at')} as "seenAtMs",
   ${ms('c.worker_ended_at')} as "workerEndedAtMs", c.has_place as "hasPlace",
+  case when c.paused_at is not null and (c.paused_until is null or c.paused_until > now()) then json_build_object(
+    'source', c.pause_source, 'by', c.paused_by, 'why', c.paused_why, 'sinceMs', ${ms('c.paused_at')},
+    'untilMs', ${ms('c.paused_until')}) end as paused,
   coalesce(t."inHand", 0) as "inHand", t."oldestInHandMs", coalesce(t.waiting, 0) as waiting,
   coalesce(t.parked, 0) + coalesce(r.parked, 0) as parked, t."nextTryMs", t."oldestWaitingMs",
   coalesce(t."overdueMs", 0) as "overdueMs", coalesce(t.failed, 0) as "failedHour",

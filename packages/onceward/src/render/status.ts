@@ -1,7 +1,8 @@
-import type { ConsumerStatus, Status, TableStatus } from '../data/status.ts'
+import type { ConsumerStatus, PausedStatus, Status, TableStatus } from '../data/status.ts'
 import type { Output } from '../output.ts'
 import { table } from './table.ts'
 import { bytes, duration, instant, relative } from './units.ts'
+import { visible } from './visible.ts'
 
 /** Now, and the status before it if there was one. */
 export interface Shown {
@@ -39,7 +40,8 @@ export function statusText({ status, before }: Shown, { style }: Pick<Output, 's
     ? []
     : ['Done counts are a lower bound: the table is too large to be read whole.']
   const none = consumers.length === 0 ? ['No consumer has registered yet.'] : []
-  return [about, ...none, ...noWorkerPart(status, { style }), ...parts, ...bound].join('\n\n')
+  const urgent = [...pausedPart(status, { style }), ...noWorkerPart(status, { style })]
+  return [about, ...none, ...urgent, ...parts, ...bound].join('\n\n')
 }
 
 type Style = Output['style']
@@ -84,6 +86,26 @@ function noWorkerPart(
 /** No worker has sent a heartbeat since then, and none was closed later. */
 export const noWorkerText = (consumer: string, sinceMs: number, nowMs: number): string =>
   `No worker of ${consumer} since ${instant(sinceMs)} (${relative(sinceMs, nowMs)}).`
+
+/** A paused consumer must not be forgotten. */
+function pausedPart(
+  { consumers, nowMs }: Status,
+  { style }: Pick<Output, 'style'>,
+): readonly string[] {
+  const lines = consumers.flatMap(({ name, paused }) =>
+    paused === null ? [] : [pausedText(name, paused, nowMs)],
+  )
+  return lines.length === 0 ? [] : [style('bold', lines.join('\n'))]
+}
+
+const PAUSERS = { operator: 'an operator', handler: 'its handler', guard: 'its guard' }
+
+function pausedText(consumer: string, paused: PausedStatus, nowMs: number): string {
+  const { by, sinceMs, source, untilMs, why } = paused
+  const until = untilMs === null ? '' : ` until ${instant(untilMs)}`
+  const reason = why === null ? '' : `: ${visible(why)}`
+  return `${consumer} is paused by ${visible(by ?? PAUSERS[source])} since ${instant(sinceMs)} (${relative(sinceMs, nowMs)})${until}${reason}. End it with \`npx onceward resume ${consumer}\`.`
+}
 
 function deadPart({ consumers, nowMs }: Status): readonly string[] {
   const rows = consumers.flatMap(({ dead }) =>

@@ -1,4 +1,5 @@
 import { createGuard, type Guard, type Health, StoreUnavailableError } from '@onceward/core'
+import { portOf } from '@onceward/core/adapter'
 import { memoryInbox, toDelivery } from '@onceward/core/memory'
 import { Clock } from '@onceward/testing/adapter'
 import { expect, onTestFinished, test } from 'vitest'
@@ -53,6 +54,22 @@ test.each([
   })
 })
 
+test('a guard that is paused is not ready, and says who paused it; its store is not down', async () => {
+  const guard = await guardThat('available')
+  portOf(guard).pause({ source: 'operator', by: 'ana', why: 'the bank is down' })
+  const report = reportOf({ consumptions: [], guards: [guard] })
+  expect(report).toMatchObject({ isLive: true, isReady: false, guards: [{ store: 'paused' }] })
+  expect(report.guards[0]?.reason).toContain('paused by ana: the bank is down')
+  const text = metricsText({ consumptions: [], guards: [guard] })
+  expect(
+    told(text)
+      .slice(0, 2)
+      .map((line) => line.slice(-2)),
+  ).toEqual([' 0', ' 1'])
+  portOf(guard).resume()
+  expect(reportOf({ consumptions: [], guards: [guard] }).isReady).toBe(true)
+})
+
 const told = (text: string): readonly string[] =>
   text.split('\n').filter((line) => line !== '' && !line.startsWith('#'))
 
@@ -61,6 +78,7 @@ test('the metrics tell a consumer once, and what one of its guards lacks', async
   const billing = 'messaging_consumer_group_name="billing"'
   expect(told(metricsText({ consumptions: [], guards }))).toEqual([
     `onceward_guard_breaker{${billing}} 1`,
+    `onceward_guard_paused{${billing}} 0`,
     `onceward_guard_outage{${billing},onceward_dependency="inbox"} 1`,
     `onceward_guard_outage{${billing},onceward_dependency="leases"} 0`,
     `onceward_guard_outage{${billing},onceward_dependency="dead-letters"} 0`,

@@ -1,5 +1,5 @@
 import type { Consumption, Guard, Health } from '@onceward/core'
-import { type HealthPort, healthPortOf, pauseOf } from '@onceward/core/adapter'
+import { describeError, type HealthPort, healthPortOf, pauseOf } from '@onceward/core/adapter'
 import { samplesOf } from '../consumption-samples.ts'
 import { CONSUMPTION_METRICS, CONVENTIONS, GUARD_METRICS, OWN } from '../names.ts'
 import { DEPENDENCIES } from '../values.ts'
@@ -20,7 +20,10 @@ export interface Report {
   readonly consumptions: Readonly<Record<string, Health>>
   readonly guards: readonly {
     readonly consumer: string
-    readonly store: 'available' | 'down' | 'closed'
+    /** `paused`: its stores are fine, and it starts nothing. */
+    readonly store: 'available' | 'down' | 'closed' | 'paused'
+    /** Of a consumer that is paused: who has paused it, and why. */
+    readonly reason?: string | undefined
     readonly outages: readonly string[]
   }[]
 }
@@ -35,9 +38,12 @@ export function reportOf({ consumptions, guards }: Sources): Report {
   const healths = consumptions.map(([name, consumption]) => [name, consumption.health()] as const)
   const stores = guards.map((guard): Report['guards'][number] => {
     const port = healthPortOf(guard)
+    const down = pauseOf(port)
+    const isPaused = down?.pause !== undefined
     return {
       consumer: guard.consumer,
-      store: port.closing.aborted ? 'closed' : (pauseOf(port)?.kind ?? 'available'),
+      store: port.closing.aborted ? 'closed' : isPaused ? 'paused' : (down?.kind ?? 'available'),
+      ...(isPaused ? { reason: describeError(down.error).message } : {}),
       outages: port.outages().map(({ dependency }) => dependency),
     }
   })
@@ -67,10 +73,16 @@ export function metricsText({ consumptions, guards }: Sources): string {
 
 function valuesOf(consumer: string, ports: readonly HealthPort[]): Value[] {
   const attributes = { [CONVENTIONS.consumer]: consumer }
-  const isDown = ports.some((port) => port.availability().kind === 'down')
+  const downs = ports.flatMap((port) => {
+    const availability = port.availability()
+    return availability.kind === 'down' ? [availability] : []
+  })
+  const isDown = downs.some(({ pause }) => pause === undefined)
+  const isPaused = downs.some(({ pause }) => pause !== undefined)
   const out = new Set(ports.flatMap((port) => port.outages()).map(({ dependency }) => dependency))
   return [
     { metric: GUARD_METRICS.breaker, value: isDown ? 1 : 0, attributes },
+    { metric: GUARD_METRICS.paused, value: isPaused ? 1 : 0, attributes },
     ...DEPENDENCIES.map((dependency) => ({
       metric: GUARD_METRICS.outage,
       value: out.has(dependency) ? 1 : 0,

@@ -17,6 +17,7 @@ import type {
   OffsetStore,
   OwnerToken,
   ParkAnswer,
+  PauseStore,
   PoolUse,
   PublishingEnd,
   PublishingRight,
@@ -38,6 +39,7 @@ import { figures } from './figures.ts'
 import { messageCounts } from './message-counts.ts'
 import { offsetStore } from './offsets.ts'
 import { park } from './parking.ts'
+import { pauseStore } from './pauses.ts'
 import { due, endPublishing, takePublishing } from './publish-dead-letter.ts'
 import { refuse, resolveRefused } from './refused-messages.ts'
 import { type OpenedInbox, open, register } from './register-consumer.ts'
@@ -110,6 +112,7 @@ class PostgresSession<Tx> implements InboxSession<Tx> {
   readonly secret: Uint8Array
   readonly messageCounts: MessageCounts
   readonly offsets: OffsetStore
+  readonly pauses: PauseStore
   readonly sweep: () => Promise<SweepStep | undefined>
   readonly poolUse?: () => PoolUse
   readonly #driver: Driver<Tx>
@@ -137,6 +140,7 @@ class PostgresSession<Tx> implements InboxSession<Tx> {
     this.#context = { ...consumer, runtime, logger }
     this.messageCounts = messageCounts(this.#context)
     this.offsets = offsetStore(this.#context)
+    this.pauses = pauseStore(this.#context)
     this.#worker = new Worker(this.#context)
     this.sweep = createSweep({ driver, statements, registration })
     if (driver.poolUse !== undefined) this.poolUse = driver.poolUse

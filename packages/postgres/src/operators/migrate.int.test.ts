@@ -37,6 +37,7 @@ const FILES = [
   '000004-outbox.sql',
   '000005-kafka-offsets.sql',
   '000006-outbox-leases.sql',
+  '000007-pauses.sql',
 ]
 
 describe('migrate', () => {

@@ -4,6 +4,7 @@ import { workers } from './000003-workers.ts'
 import { outbox } from './000004-outbox.ts'
 import { kafkaOffsets } from './000005-kafka-offsets.ts'
 import { outboxLeases } from './000006-outbox-leases.ts'
+import { pauses } from './000007-pauses.ts'
 
 /** One step of the tables, from one version to the next. */
 export interface Migration {
@@ -31,4 +32,5 @@ export const MIGRATIONS: readonly Migration[] = [
   { version: 4, name: '000004-outbox.sql', readableFrom: 2, sql: outbox },
   { version: 5, name: '000005-kafka-offsets.sql', readableFrom: 2, sql: kafkaOffsets },
   { version: 6, name: '000006-outbox-leases.sql', readableFrom: 2, sql: outboxLeases },
+  { version: 7, name: '000007-pauses.sql', readableFrom: 2, sql: pauses },
 ]

@@ -6,6 +6,7 @@ import { type LeaseStatements, leaseStatements } from './leases.ts'
 import { type OffsetStatements, offsetStatements } from './offsets.ts'
 import { type OperatorStatements, operatorStatements } from './operator.ts'
 import { type ParkingStatements, parkingStatements } from './parking.ts'
+import { type PauseStatements, pauseStatements } from './pauses.ts'
 import { type RefusedStatements, refusedStatements } from './refused.ts'
 import { type RegistrationStatements, registrationStatements } from './registration.ts'
 import { type RequeueStatements, requeueStatements } from './requeue.ts'
@@ -29,6 +30,7 @@ export interface Statements
     AttemptStatements,
     VerdictStatements,
     ParkingStatements,
+    PauseStatements,
     BodyStatements,
     DeadLetterStatements,
     RefusedStatements,
@@ -52,6 +54,7 @@ export function createStatements(schema: string = DEFAULT_SCHEMA): Statements {
     ...attemptStatements(quoted),
     ...verdictStatements(quoted),
     ...parkingStatements(quoted),
+    ...pauseStatements(quoted),
     ...bodyStatements(quoted),
     ...deadLetterStatements(quoted),
     ...refusedStatements(quoted),

@@ -23,6 +23,14 @@ export function escapeLooseKey(key: string): string {
   return escapeText(cut(key, MAX_LOOSE_KEY_BYTES))
 }
 
+/** Most characters of a text of an operator. */
+const MAX_SHORT_TEXT = 500
+
+/** A text of a person, without NULs, cut to a maximum size. */
+export function toShortText(text: string | undefined): string | undefined {
+  return text?.slice(0, MAX_SHORT_TEXT).replaceAll('\0', '\u2400').toWellFormed()
+}
+
 /** An error as readable text with its stack and causes, without NULs, cut to a maximum size. */
 export function toErrorText(error: unknown): string | undefined {
   if (error === undefined) return undefined

@@ -1,10 +1,11 @@
-import type { Delivery, Logger, Settlement } from '@onceward/core'
+import type { Delivery, EpochMs, Logger, Settlement } from '@onceward/core'
 import {
   type Availability,
   attachPort,
   type Guard,
   type GuardPort,
   type GuardSettings,
+  type Pause,
   type RunHooks,
 } from '@onceward/core/adapter'
 import { Clock } from './clock.ts'
@@ -56,6 +57,8 @@ export interface HandMadeGuard {
     /** Settles at once, without the test. */
     decide: ((delivery: Delivery) => Settlement) | undefined
   }
+  /** Pauses the guard, as an operator does. Undefined: resumes it. */
+  readonly pause: (pause: Pause | undefined) => void
 }
 
 /** A guard whose settlements the test decides, on a clock that the test moves. */
@@ -67,25 +70,20 @@ export function handMadeGuard(settings: Partial<GuardSettings> = {}): HandMadeGu
   const hooksSeen: RunHooks[] = []
   const publishers = new Map<string, unknown>()
   const state: HandMadeGuard['state'] = {
-    availability: { kind: 'available' },
-    open: async () => undefined,
-    publish: 'published',
-    decide: undefined,
+    ...{ availability: { kind: 'available' }, open: async () => undefined },
+    ...{ publish: 'published', decide: undefined },
   }
-  const log =
-    (level: keyof Logger) =>
-    (fields: object, text: string): void => {
-      logged.push({ level, fields: fields as Logged['fields'], text })
-    }
   const closing = new AbortController()
+  const valve = handMadeValve(clock)
   const port: GuardPort = {
     settings: { ...SETTINGS, ...settings },
     closing: closing.signal,
     runtime: clock.runtime,
-    logger: { debug: log('debug'), info: log('info'), warn: log('warn'), error: log('error') },
+    logger: loggerTo(logged),
     open: () => state.open(),
     claimPartition: () => Promise.reject(new Error('this port keeps no offsets')),
-    availability: () => state.availability,
+    availability: () => valve.availability() ?? state.availability,
+    ...{ pause: valve.set, resume: () => valve.set(undefined), onPaused: valve.onPaused },
     outages: () => [],
     backlog: () => undefined,
     onDemand: () => async () => undefined,
@@ -112,7 +110,37 @@ export function handMadeGuard(settings: Partial<GuardSettings> = {}): HandMadeGu
     close: async () => closing.abort(),
   }
   attachPort(guard, port)
-  return { guard, port, clock, logged, handed, batches, hooks: hooksSeen, publishers, state }
+  const made = { guard, port, clock, logged, handed, batches }
+  return { ...made, hooks: hooksSeen, publishers, state, pause: valve.set }
+}
+
+function loggerTo(logged: Logged[]): Logger {
+  const log =
+    (level: keyof Logger) =>
+    (fields: object, text: string): void => {
+      logged.push({ level, fields: fields as Logged['fields'], text })
+    }
+  return { debug: log('debug'), info: log('info'), warn: log('warn'), error: log('error') }
+}
+
+function handMadeValve({ runtime }: Clock) {
+  const listeners = new Set<() => void>()
+  let paused: Pause | undefined
+  return {
+    set: (pause: Pause | undefined): void => {
+      paused = pause
+      if (pause !== undefined) for (const listener of listeners) listener()
+    },
+    onPaused: (listener: () => void) => {
+      listeners.add(listener)
+      return () => listeners.delete(listener)
+    },
+    availability: (): Availability | undefined => {
+      if (paused === undefined) return undefined
+      const retryAt = (runtime.now() + 1_000) as EpochMs
+      return { kind: 'down', retryAt, error: new Error('the consumer is paused'), pause: paused }
+    },
+  }
 }
 
 function run(

@@ -3,6 +3,7 @@ import { expect, test } from 'vitest'
 import { backgroundOnDemand, startBackground } from '../../background/background.ts'
 import { type Background, POLL_LIMIT } from '../../background/parked.ts'
 import { stopSignals } from '../../concurrency/stop-signals.ts'
+import { PauseValve } from '../../concurrency/valve.ts'
 import { Clock } from '../../fixtures/clock.ts'
 import { changedInbox, silent } from '../../fixtures/inbox.ts'
 import { memoryInbox, toDelivery } from '../../memory/index.ts'
@@ -36,8 +37,10 @@ function contextOf({ due, figures, heartbeat, runsLater = false }: Answers) {
     ...(figures && { figures }),
     ...(heartbeat && { heartbeat }),
   }
+  const valve = new PauseValve({ consumer: 'billing', logger: silent, runtime: clock.runtime })
   const context = {
     options: {
+      valve,
       ...{ runtime: { ...clock.runtime, random: () => 0.5 }, logger: { ...silent, warn } },
       ...(runsLater ? { callerRetries: { runsLater } } : {}),
     },

@@ -112,7 +112,7 @@ test('a guard that runs its background work already stops the timers', async () 
   const { clock, guards } = setUp(() => undefined)
   const guard = guards['an inbox']
   await guard.process(toDelivery('first'))
-  expect(clock.timers).toBe(3)
+  expect(clock.timers).toBe(4)
   const doDue = portOf(guard).onDemand()
   expect(clock.timers).toBe(0)
   await doDue()

@@ -1,4 +1,4 @@
-import { endsWithin, type GuardPort } from '@onceward/core/adapter'
+import { endsWithin, type GuardPort, pauseOf } from '@onceward/core/adapter'
 import { nameOf, type Partition } from '../../offsets.ts'
 import type { Settings } from '../../options.ts'
 import type { Fetched } from '../port.ts'
@@ -222,6 +222,12 @@ export class PulledBatches {
     return this.#options.port.runtime.monotonic()
   }
 
+  /** The consumer is paused by hand: nothing is received. */
+  get #isShut(): boolean {
+    const pause = pauseOf(this.#options.port)
+    return pause?.pause !== undefined
+  }
+
   #of(partitions: readonly Partition[]): readonly PulledBatch[] {
     return partitions.flatMap((each) => this.#owned.get(nameOf(each)) ?? [])
   }
@@ -247,14 +253,15 @@ export class PulledBatches {
     let bytes = 0
     for (const { progress } of this.#owned.values()) bytes += progress.bytes
     const full = [...this.#owned.values()].filter(
-      ({ isPaused, progress }) => !(isPaused || (progress.hasRoom && bytes < MOST_BYTES)),
+      ({ isPaused, progress }) =>
+        !(isPaused || (progress.hasRoom && bytes < MOST_BYTES && !this.#isShut)),
     )
     for (const batch of full) batch.isPaused = true
     if (full.length > 0) this.#consumer?.pause(full)
   }
 
   #resume(batch: PulledBatch): void {
-    if (!batch.hasFew || batch.isLost || batch.isRefused) return
+    if (!batch.hasFew || batch.isLost || batch.isRefused || this.#isShut) return
     let bytes = 0
     for (const { progress } of this.#owned.values()) bytes += progress.bytes
     if (bytes >= MOST_BYTES) return
@@ -266,6 +273,7 @@ export class PulledBatches {
     const { runtime } = this.#options.port
     const tick = async (): Promise<void> => {
       const { owned } = this
+      if (this.#isShut) this.#pauseFull()
       for (const batch of owned) {
         if (batch.isPaused) this.#resume(batch)
         void this.#store(batch, 'if-quiet')

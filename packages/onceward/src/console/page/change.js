@@ -4,7 +4,10 @@ import { field, h, replace } from './dom.js'
 /** The server takes so many ids at once. */
 const MOST_IDS = 100
 const NAME = 'onceward-name'
-const DO = { replay: 'Replay', requeue: 'Requeue', discard: 'Discard' }
+const DO = {
+  ...{ replay: 'Replay', requeue: 'Requeue', discard: 'Discard' },
+  ...{ pause: 'Pause', resume: 'Resume' },
+}
 const DID = { replay: 'will run again', requeue: 'sent back', discard: 'discarded' }
 /** What is changed on the page of dead letters, and on that of the outbox. */
 export const LETTERS = {
@@ -18,6 +21,13 @@ export const MESSAGES = {
   question: (verb) => `${verb}-messages`,
   groupOf: ({ destination }) => `to ${destination}`,
   did: { replay: 'will be published again', discard: 'discarded' },
+}
+/** What is changed on the first page. */
+export const CONSUMERS = {
+  noun: 'consumer',
+  question: (verb) => verb,
+  groupOf: ({ id }) => id,
+  did: { pause: 'paused', resume: 'resumed' },
 }
 const WHY = {
   'no-dead-message': 'it is not dead any more: it was replayed, published or discarded',
@@ -74,6 +84,9 @@ const NOTES = {
   replay: () => 'A running guard runs each of them, once. Nothing is sent to the queue.',
   requeue: ({ brokers }) =>
     `Each message goes back to the queue that it came from (${brokers.join(', ')}). It is deleted here once the broker has confirmed it.`,
+  pause: () =>
+    'Its processes start no event until it is resumed. What runs goes on, and what was not started goes back to the broker.',
+  resume: () => 'Its processes go on within two seconds.',
   discard: () => 'Their messages are deleted. It cannot be undone.',
   'replay-messages': () =>
     'A relay publishes each of them with its old id. Later messages of its key may have left before it.',
@@ -148,7 +161,7 @@ function askFor({ verb, targets, session, what }) {
     value: sessionStorage.getItem(NAME) ?? session.by,
   })
   const why = h('input', { name: 'why', required: true, autocomplete: 'off', size: 40 })
-  const isDiscard = verb === 'discard'
+  const needsReason = verb === 'discard' || verb === 'pause'
   const note = NOTES[what.question(verb)](session)
   return new Promise((resolve) => {
     let given
@@ -165,7 +178,7 @@ function askFor({ verb, targets, session, what }) {
       h('ul', {}, countsOf(targets, what)),
       h('p', {}, note),
       field('Your name, for the audit (empty: the login)', by),
-      isDiscard ? field('Why', why) : undefined,
+      needsReason ? field('Why', why) : undefined,
       h(
         'div',
         { class: 'actions' },

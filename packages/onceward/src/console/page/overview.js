@@ -1,4 +1,5 @@
 import { ask } from './ask.js'
+import { CONSUMERS, confirmChange, tell } from './change.js'
 import { cell, h, long, number, replace, table } from './dom.js'
 import { plot } from './plot.js'
 import { clock, count, counted, duration, instant } from './units.js'
@@ -7,6 +8,7 @@ import { clock, count, counted, duration, instant } from './units.js'
 const STATES = {
   'dependency-down': 'Dependency down',
   'no-worker': 'No worker',
+  paused: 'Paused',
   'dead-letters': 'Dead letters',
   waiting: 'Waiting',
   healthy: 'Healthy',
@@ -25,16 +27,27 @@ export async function show(view, _query, session) {
     const { down } = await ask('redis').catch(() => ({}))
     redis = { ...redis, down }
   }
+  let act
   const refresh = async () => {
     void askRedis()
     try {
       last = await ask('status')
     } catch (error) {
       // The last figures stay, under what is wrong now.
-      if (last !== undefined) draw(content, { ...last, down: error.message })
+      if (last !== undefined) draw(content, { ...last, act, down: error.message })
       throw error
     }
-    draw(content, { ...last, redisDown: redis.down })
+    draw(content, { ...last, act, redisDown: redis.down })
+  }
+  if (session.allowsChanges) {
+    act = async (verb, consumer) => {
+      try {
+        const targets = [{ id: consumer }]
+        if (await confirmChange({ verb, targets, session, what: CONSUMERS })) await refresh()
+      } catch (error) {
+        tell(error.message)
+      }
+    }
   }
   await refresh()
   view.append(content)
@@ -103,7 +116,7 @@ const badge = (state) => h('span', { class: `badge ${state}` }, STATES[state])
 
 const PAGES = { 'dead-letters': 'letters', 'dependency-down': 'letters', waiting: 'waiting' }
 
-function tileElement({ consumer, state, troubles }, { failed, minutes, status: { nowMs } }) {
+function tileElement({ consumer, state, troubles }, { act, failed, minutes, status: { nowMs } }) {
   const own = (list) =>
     new Map(
       list
@@ -139,11 +152,34 @@ function tileElement({ consumer, state, troubles }, { failed, minutes, status: {
         ],
       ]),
       h('p', { class: 'quiet' }, workersOf(consumer, nowMs)),
+      act === undefined ? undefined : valveButton(consumer, act),
     ),
   )
 }
 
+function valveButton({ name, paused }, act) {
+  const verb = paused === null ? 'pause' : 'resume'
+  const title = paused === null ? 'Pause' : 'Resume'
+  return h(
+    'button',
+    {
+      ...{
+        type: 'button',
+        class: verb,
+        'aria-label': `${title} ${name}`,
+        'data-key': `valve ${name}`,
+      },
+      click: () => void act(verb, name),
+    },
+    title,
+  )
+}
+
+const PAUSERS = { operator: 'an operator', handler: 'its handler', guard: 'its guard' }
+
 const SAID = {
+  paused: ({ by, sinceMs, source, untilMs, why }) =>
+    `Paused by ${by ?? PAUSERS[source]} since ${clock(sinceMs)}${untilMs === null ? '' : ` until ${clock(untilMs)}`}${why === null ? '' : `: ${why}`}.`,
   'dependency-down': ({ count: many, sinceMs }) =>
     many === undefined
       ? 'PostgreSQL does not answer: these are the last figures.'
