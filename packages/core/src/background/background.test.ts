@@ -200,7 +200,10 @@ test('the work runs outside of the request that started it, and of the one that 
   }
   const session = { due, sweep: async () => undefined }
   const context = {
-    options: { runtime: { ...systemRuntime, random: () => 0 }, logger: silent },
+    options: {
+      ...{ runtime: { ...systemRuntime, random: () => 0 }, logger: silent },
+      valve: new PauseValve({ consumer: 'billing', logger: silent, runtime: systemRuntime }),
+    },
     publisher: { publishDue: async () => undefined },
     stores: { engine: { session, lateReleases: { flush: async () => undefined } } },
   }
