@@ -8,7 +8,9 @@ import {
   type Consumption,
   createGuard,
   type Delivery,
+  type Guard,
   type GuardEvent,
+  type InboxGuardOptions,
   type OutcomeRecord,
   position,
 } from '@onceward/core'
@@ -45,35 +47,34 @@ const positionOf = position()
 const crash = crashes(config)
 const runtime = runtimeOf(config)
 
-const guard = createGuard<unknown, unknown, Order>(
-  {
-    consumer: config.consumer ?? 'orders',
-    inbox: watched<unknown>(orm?.inbox({ pool }) ?? pgInbox(pool), {
-      onClaim: (keys) => crash.at('before-begin', keys),
-    }),
-    leases: leasesOf(config, crash),
-    eventKey: (delivery) => {
-      const { id } = delivery.payload
-      ordersOfSources.set(delivery.source, id)
-      return config.identity === 'position' ? positionOf(delivery) : id
-    },
-    ...(config.decodes === true ? { decode: decodeOrder } : {}),
-    ...(config.splits === true
-      ? { split: ({ payload }: { payload: Order }) => payload.items ?? [payload] }
-      : {}),
-    transaction: config.transaction,
-    leaseMs: config.leaseMs ?? 1_000,
-    claimWaitMs: config.claimWaitMs,
-    ...(config.concurrency === undefined ? {} : { concurrency: config.concurrency }),
-    deadlineMs: config.deadlineMs ?? 30_000,
-    retry: { attempts: config.attempts ?? 5, baseMs: config.retryBaseMs ?? 100 },
-    ...(config.replies === true ? { afterCommit: reply } : {}),
-    observe: (record) => say({ kind: 'settled', settled: toSettled(record) }),
-    logger,
-    runtime,
+const options: InboxGuardOptions<Order, unknown> = {
+  consumer: config.consumer ?? 'orders',
+  inbox: watched<unknown>(orm?.inbox({ pool }) ?? pgInbox(pool), {
+    onClaim: (keys) => crash.at('before-begin', keys),
+  }),
+  leases: leasesOf(config, crash),
+  eventKey: (delivery) => {
+    const { id } = delivery.payload
+    ordersOfSources.set(delivery.source, id)
+    return config.identity === 'position' ? positionOf(delivery) : id
   },
-  createHandler(config, crash, orm?.runOn ?? sendOnPg),
-)
+  ...(config.decodes === true ? { decode: decodeOrder } : {}),
+  ...(config.splits === true
+    ? { split: ({ payload }: { payload: Order }) => payload.items ?? [payload] }
+    : {}),
+  transaction: config.transaction,
+  leaseMs: config.leaseMs ?? 1_000,
+  claimWaitMs: config.claimWaitMs,
+  ...(config.concurrency === undefined ? {} : { concurrency: config.concurrency }),
+  deadlineMs: config.deadlineMs ?? 30_000,
+  retry: { attempts: config.attempts ?? 5, baseMs: config.retryBaseMs ?? 100 },
+  ...(config.replies === true ? { afterCommit: reply } : {}),
+  observe: (record) => say({ kind: 'settled', settled: toSettled(record) }),
+  logger,
+  runtime,
+}
+const handler = createHandler(config, crash, orm?.runOn ?? sendOnPg)
+const guard = createGuard<unknown, unknown, Order>(options, handler)
 
 function sendOnPg(tx: unknown): Send {
   return async (text, values = []) => (await (tx as PoolClient).query(text, [...values])).rows
@@ -109,21 +110,22 @@ function toSettled({ settlement, attempt, source: from }: OutcomeRecord): Settle
   }
 }
 
-/** The guard that the adapter gets. */
-const adapted = watchedGuard(guard, { crash, longestDeferMs: config.longestDeferMs })
-
 /** Loads the one adapter that the source needs, so that the process starts sooner. */
 async function consume(): Promise<Consumption | undefined> {
   if (!isBrokerName(source.kind)) return undefined
   const broker = BROKERS[source.kind]
   watchWire(broker.words, crash)
   const { consume: consumeFrom } = await broker.consumer()
-  return consumeFrom(source, adapted, {
-    onReceive: (order, position) => {
-      received.set(order, (received.get(order) ?? 0) + 1)
-      if (position !== undefined) orders.set(position, order)
-    },
-  })
+  const consumeWith = (made: Guard): Promise<Consumption> =>
+    consumeFrom(source, watchedGuard(made, { crash, longestDeferMs: config.longestDeferMs }), {
+      onReceive: (order, position) => {
+        received.set(order, (received.get(order) ?? 0) + 1)
+        if (position !== undefined) orders.set(position, order)
+      },
+    })
+  if (config.nest === undefined) return consumeWith(guard)
+  const { startService } = await import('./support/workers/nest-service.ts')
+  return startService(config.nest, { options, handler, consume: consumeWith })
 }
 
 /** Processes deliveries of the test as an adapter does: each settlement is reported as soon as it is known. */

@@ -1,4 +1,5 @@
 import type { Consumption, Destination, Guard } from '@onceward/core'
+import type { Broker, Place } from '@onceward/nestjs'
 import type { Server, ServiceName } from '@onceward/testing'
 import type { Benchmark } from '../../bench/runner/report.ts'
 import type { Scale } from '../../bench/runner/scale.ts'
@@ -51,6 +52,8 @@ export interface BrokerDefinition {
   inMemory(): Promise<InMemoryBroker>
   /** Imports the queue as a destination of the outbox. Left out: the adapter has none. */
   readonly destination?: (() => Promise<(source: never) => Promise<Destination>>) | undefined
+  /** Imports the queue as a consumer of `@onceward/nestjs`. Left out: that package has no broker of it. */
+  readonly nest?: (() => Promise<(source: never) => Promise<NestConsumer>>) | undefined
   /** The adapter's `consume…` function, loaded when it is asked for. */
   consume(): Promise<Consume>
 }
@@ -136,6 +139,15 @@ export interface InMemoryConsumer {
 
 /** Any adapter's `consume…` function; its client and its options are its own. */
 export type Consume = (client: never, guard: Guard, options: never) => Promise<unknown>
+
+/** What a module of NestJS is given for a queue. */
+export interface NestConsumer {
+  readonly broker: Broker
+  /** The options that say where a consumer reads. */
+  readonly place: Place
+  /** Closes the clients, after the application. */
+  close(): Promise<void>
+}
 
 /** The samples of `docs/samples` that consume from this broker. */
 export interface BrokerSamples {

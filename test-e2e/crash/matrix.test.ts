@@ -3,7 +3,16 @@ import { describe, expect, it } from 'vitest'
 import { BROKER_NAMES, BROKERS, DEFAULT_BROKER } from '../brokers/index.ts'
 import { diceOf, seedOf } from '../support/dice.ts'
 import { ORM_NAMES } from '../support/workers/orm-inboxes.ts'
-import { everyScenario, nameOf, ormScenarios, sampleOf, withOrms } from './matrix.ts'
+import { NEST_KINDS } from '../support/workers/protocol.ts'
+import {
+  everyScenario,
+  nameOf,
+  nestScenarios,
+  ormScenarios,
+  sampleOf,
+  withNest,
+  withOrms,
+} from './matrix.ts'
 import { ROWS } from './rows.ts'
 
 describe.each(BROKER_NAMES)('the scenarios of %s that npm test plays', (broker) => {
@@ -58,5 +67,25 @@ describe('the scenarios in which handlers write in the transaction of an ORM', (
     const rows = ROWS.filter((row) => every.some((scenario) => scenario.row === row))
     const played = ormScenarios(every, diceOf(1)).map(({ orm, row }) => ({ orm, row }))
     expect(played).toEqual(ORM_NAMES.flatMap((orm) => rows.map((row) => ({ orm, row }))))
+  })
+})
+
+describe('the scenarios whose workers are services of NestJS', () => {
+  it('are one of all those that npm test plays, on each broker and of each kind in time', () => {
+    const seen = new Set<string>()
+    for (let seed = 1; seed <= 100; seed += 1) {
+      const played = BROKER_NAMES.flatMap((name) => withNest(sampleOf(name, diceOf(seed)), seed))
+      const services = played.filter(({ nest }) => nest !== undefined)
+      expect(services).toHaveLength(1)
+      for (const { broker, nest } of services) seen.add(`${nest} on ${broker}`)
+    }
+    expect(seen.size).toBe(BROKER_NAMES.length * NEST_KINDS.length)
+  })
+
+  it('are every row of each broker in the night', () => {
+    const every = everyScenario(DEFAULT_BROKER)
+    const played = nestScenarios(every, diceOf(1))
+    expect(new Set(played.map(({ row }) => row))).toEqual(new Set(every.map(({ row }) => row)))
+    expect(new Set(played.map(({ nest }) => nest))).toEqual(new Set(NEST_KINDS))
   })
 })

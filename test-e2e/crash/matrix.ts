@@ -1,8 +1,8 @@
 import { skipped } from '@onceward/testing'
-import { BROKERS, type BrokerName, DEFAULT_BROKER } from '../brokers/index.ts'
-import { createDice, type Dice, seedOfCommit, shuffled } from '../support/dice.ts'
+import { BROKER_NAMES, BROKERS, type BrokerName, DEFAULT_BROKER } from '../brokers/index.ts'
+import { createDice, type Dice, diceOf, seedOfCommit, shuffled } from '../support/dice.ts'
 import { ORM_NAMES } from '../support/workers/orm-inboxes.ts'
-import type { OrmName } from '../support/workers/protocol.ts'
+import { NEST_KINDS, type NestKind, type OrmName } from '../support/workers/protocol.ts'
 import { FATES, type Fate } from './cache.ts'
 import { ROWS, type Row, wordOf } from './rows.ts'
 
@@ -14,6 +14,8 @@ export interface Scenario {
   readonly to: 'the restarted process' | 'another process'
   /** The ORM of the workers' handlers. Left out: they have a client of pg. */
   readonly orm?: OrmName | undefined
+  /** The workers are services of NestJS. Left out: they have a guard and nothing else. */
+  readonly nest?: NestKind | undefined
 }
 
 /**
@@ -22,13 +24,14 @@ export interface Scenario {
  */
 export function scenariosOf(broker: BrokerName): readonly Scenario[] {
   const hasOrms = broker === DEFAULT_BROKER
+  const dice = createDice(seedOfCommit())
   if (process.env['ONCEWARD_CRASH_MATRIX'] === 'all') {
     const every = everyScenario(broker)
-    return hasOrms ? [...every, ...ormScenarios(every, createDice(seedOfCommit()))] : every
+    const withoutNest = hasOrms ? [...every, ...ormScenarios(every, dice)] : every
+    return [...withoutNest, ...nestScenarios(every, dice)]
   }
-  const dice = createDice(seedOfCommit())
   const drawn = sampleOf(broker, dice)
-  return hasOrms ? withOrms(drawn, dice) : drawn
+  return withNest(hasOrms ? withOrms(drawn, dice) : drawn, dice.seed)
 }
 
 /** An ORM reaches nothing but PostgreSQL, so one broker shows its crashes: every row once with each ORM. */
@@ -46,6 +49,24 @@ export function withOrms(scenarios: readonly Scenario[], dice: Dice): readonly S
   const orms = shuffled(ORM_NAMES, dice).slice(0, 2)
   return scenarios.map((scenario, index) =>
     index < orms.length ? { ...scenario, orm: orms[index] } : scenario,
+  )
+}
+
+/** A service of NestJS stands between the broker and the guard of every event: every row once on each broker. */
+export function nestScenarios(every: readonly Scenario[], dice: Dice): readonly Scenario[] {
+  return [...new Set(every.map(({ row }) => row))].flatMap((row) => {
+    const drawn = dice.pick(every.filter((scenario) => scenario.row === row))
+    return drawn === undefined ? [] : [{ ...drawn, nest: dice.pick(NEST_KINDS) }]
+  })
+}
+
+/** The last scenario of one broker, which the seed chooses, is played by services of NestJS: its workers start slower. */
+export function withNest(scenarios: readonly Scenario[], seed: number): readonly Scenario[] {
+  const dice = diceOf(seed)
+  const chosen = dice.pick(BROKER_NAMES)
+  const nest = dice.pick(NEST_KINDS)
+  return scenarios.map((scenario, index) =>
+    scenario.broker === chosen && index === scenarios.length - 1 ? { ...scenario, nest } : scenario,
   )
 }
 
@@ -94,10 +115,11 @@ function sample(scenarios: readonly Scenario[], dice: Dice): readonly Scenario[]
   return chosen
 }
 
-export function nameOf({ row, fate, transaction, to, orm }: Scenario): string {
+export function nameOf({ row, fate, transaction, to, orm, nest }: Scenario): string {
   const name = [
     row.case,
     orm,
+    nest,
     `Redis ${fate}`,
     `transaction '${transaction}'`,
     `redelivered to ${to}`,

@@ -24,12 +24,13 @@ const LONGEST_DEFER_MS = 2_000
 
 /** One worker dies at the point, another one takes over, and then the database and the broker are checked. */
 export async function play(scenario: Scenario, broker: RunningBroker): Promise<void> {
-  const { orm, row, fate, transaction } = scenario
+  const { nest, orm, row, fate, transaction } = scenario
   await using cache = await openCache(fate)
   await using testbed = await Testbed.open({
     queue: await broker.createQueue({ isWatched: wordOf(row) !== undefined }),
     worker: {
-      ...{ orm, transaction, retryBaseMs: RETRY_MS, random: 0.5, longestDeferMs: LONGEST_DEFER_MS },
+      ...{ nest, orm, transaction, longestDeferMs: LONGEST_DEFER_MS },
+      ...{ retryBaseMs: RETRY_MS, random: 0.5 },
       ...{ replies: isOfReply(row), splits: row.split === true },
       ...cache.config,
     },

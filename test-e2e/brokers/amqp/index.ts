@@ -65,6 +65,7 @@ export const amqp: BrokerDefinition = {
   },
   consumer: () => import('./consume.ts'),
   destination: async () => (await import('./destination.ts')).destinationOf,
+  nest: async () => (await import('./nest.ts')).nestConsumerOf,
   demo: async () => (await import('./demo.ts')).amqpDemo,
   benchmark: async () => (await import('../../../bench/scenarios/amqp.ts')).amqpBenchmark,
   docs: async () => (await import('./docs.ts')).amqpDocs,

@@ -49,6 +49,7 @@ export const kafka: BrokerDefinition = {
   },
   consumer: () => import('./consume.ts'),
   destination: async () => (await import('./destination.ts')).destinationOf,
+  nest: async () => (await import('./nest.ts')).nestConsumerOf,
   demo: async () => (await import('./demo.ts')).kafkaDemo,
   benchmark: async () => (await import('../../../bench/scenarios/kafka.ts')).kafkaBenchmark,
   docs: async () => (await import('./docs.ts')).kafkaDocs,

@@ -48,6 +48,7 @@ export const redisStreams: BrokerDefinition = {
   },
   consumer: () => import('./consume.ts'),
   destination: async () => (await import('./destination.ts')).destinationOf,
+  nest: async () => (await import('./nest.ts')).nestConsumerOf,
   demo: async () => (await import('./demo.ts')).streamsDemo,
   benchmark: async () =>
     (await import('../../../bench/scenarios/redis-streams.ts')).redisStreamsBenchmark,

@@ -48,6 +48,7 @@ export const sqs: BrokerDefinition = {
   },
   consumer: () => import('./consume.ts'),
   destination: async () => (await import('./destination.ts')).destinationOf,
+  nest: async () => (await import('./nest.ts')).nestConsumerOf,
   demo: async () => (await import('./demo.ts')).sqsDemo,
   benchmark: async () => (await import('../../../bench/scenarios/sqs.ts')).sqsBenchmark,
   docs: async () => (await import('./docs.ts')).sqsDocs,

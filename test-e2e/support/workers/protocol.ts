@@ -89,6 +89,11 @@ export type OrmName =
   | 'typeorm'
   | 'mikro-orm'
 
+/** How the handler of a service of NestJS is declared. */
+export const NEST_KINDS = ['@Consume', 'OncewardStrategy'] as const
+
+export type NestKind = (typeof NEST_KINDS)[number]
+
 export interface WorkerConfig {
   readonly name: string
   readonly databaseUrl: string
@@ -110,6 +115,8 @@ export interface WorkerConfig {
   readonly identity?: 'order' | 'position' | undefined
   /** The ORM in whose transaction the handler writes. Default: none, its client is that of pg. */
   readonly orm?: OrmName | undefined
+  /** The consumer of a broker is a service of NestJS. Default: it has a guard of its own. */
+  readonly nest?: NestKind | undefined
   readonly poolMax?: number | undefined
   readonly concurrency?: number | undefined
   readonly leaseMs?: number | undefined
