@@ -47,8 +47,11 @@ const UNTESTED_PEERS: Readonly<Record<string, readonly string[]>> = {
   dynamodb: ['@aws-sdk/client-dynamodb'],
   // In the one version that is installed here: neither has had a second major one since.
   kafka: ['@confluentinc/kafka-javascript', '@platformatic/kafka'],
-  // @nestjs/common in the version of @nestjs/core, the others in the one that is installed here.
-  nestjs: ['@nestjs-cls/transactional', '@nestjs/common', 'rxjs', 'typeorm-transactional'],
+  // @nestjs/common and @nestjs/schedule with @nestjs/core, the others in the one that is installed here.
+  nestjs: [
+    ...['@nestjs-cls/transactional', '@nestjs/common', '@nestjs/schedule', 'rxjs'],
+    'typeorm-transactional',
+  ],
   // In the version of @mikro-orm/postgresql.
   postgres: ['@mikro-orm/core'],
   'redis-streams': ['ioredis'],

@@ -9,8 +9,8 @@ export interface Client {
   readonly oldest: string
   /** Packages with the types of the oldest version. */
   readonly oldestTypes?: readonly string[]
-  /** Packages that are installed with it in the same edge. Those of the oldest have its version. */
-  readonly companions?: readonly string[]
+  /** Packages that are installed with it in the same edge. Those of the oldest have its version, or their own oldest. */
+  readonly companions?: readonly (string | Pick<Client, 'name' | 'oldest'>)[]
   /** Our package that is used with it. */
   readonly usedWith: string
   /** In `programs`: what must run with it. */
@@ -97,7 +97,10 @@ export const CLIENTS: readonly Client[] = [
   {
     name: '@nestjs/core',
     ...{ range: '>=11.1.4 <13.0.0', oldest: '11.1.4', usedWith: 'nestjs', program: 'nestjs' },
-    companions: ['@nestjs/common', '@nestjs/microservices'],
+    companions: [
+      ...['@nestjs/common', '@nestjs/microservices'],
+      { name: '@nestjs/schedule', oldest: '6.0.0' },
+    ],
   },
   {
     name: '@opentelemetry/api',

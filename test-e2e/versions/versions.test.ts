@@ -77,11 +77,15 @@ const edges = CLIENTS.flatMap((client) => [
 ])
 
 function oldestOf({ companions = [], oldest }: Client): readonly string[] {
-  return companions.map((name) => `${name}@${oldest}`)
+  return companions.map((each) =>
+    typeof each === 'string' ? `${each}@${oldest}` : `${each.name}@${each.oldest}`,
+  )
 }
 
 function newestOf({ companions = [] }: Client): readonly string[] {
-  return companions.map((name) => `${name}@${newest(name)}`)
+  return companions
+    .map((each) => (typeof each === 'string' ? each : each.name))
+    .map((name) => `${name}@${newest(name)}`)
 }
 
 function newestTypes({ name }: Client): readonly string[] {

@@ -8,6 +8,8 @@ import {
   type GuardEvent,
   type HandlerContext,
   type Health,
+  type OnceCall,
+  once,
   type Settlement,
 } from '@onceward/core'
 import { toDelivery } from '@onceward/core/memory'
@@ -38,7 +40,8 @@ export interface ConsumerParts {
   readonly name: string
   readonly guard: Readonly<Record<string, unknown>>
   readonly place: object
-  readonly broker: Broker
+  /** None: nothing is consumed, and the handler runs when the application says so. */
+  readonly broker: Broker | undefined
   readonly isBatch: boolean
   /** Runs the handler of the application. */
   readonly run: (
@@ -69,6 +72,7 @@ export class RunningConsumer implements OncewardConsumer {
 
   async #start(): Promise<void> {
     const { broker, place } = this.#parts
+    if (broker === undefined) return
     const consumption = await broker.consume(this.#openGuard(), place as never)
     this.#consumption = consumption
     // The log has it, and health says so.
@@ -102,6 +106,11 @@ export class RunningConsumer implements OncewardConsumer {
     const delivery = toDelivery(payload, overrides)
     const guard = this.#openGuard()
     return [await guard.process(delivery), await guard.process(delivery)]
+  }
+
+  /** Runs the handler now, at most once for each key among all processes. */
+  async once(call: OnceCall<unknown>): Promise<unknown> {
+    return once(this.#openGuard(), call)
   }
 
   #openGuard(): Guard {

@@ -1,4 +1,4 @@
-import type { OnApplicationBootstrap, OnModuleDestroy } from '@nestjs/common'
+import type { OnApplicationBootstrap, OnModuleDestroy, OnModuleInit } from '@nestjs/common'
 import type { ModulesContainer } from '@nestjs/core'
 import { ConfigurationError, type Consumption, type Health, type Logger } from '@onceward/core'
 import { consoleLogger } from '@onceward/core/adapter'
@@ -17,10 +17,13 @@ import {
   type Wrapper,
 } from './handlers.ts'
 import { runJoined } from './join.ts'
+import { replaceRun } from './once-at.ts'
 import { type OncewardModuleOptions, splitOptions } from './options.ts'
 import { loadFor } from './package-loader.ts'
+import { cronOptionsOf, findJob } from './schedule.ts'
 import { endedTooEarly } from './shutdown-order.ts'
 import { OncewardStrategy } from './strategy.ts'
+import { Ticks } from './ticks.ts'
 import { isEventHandler, watch } from './witness.ts'
 
 type AttachedStrategy = Pick<OncewardStrategy, 'attach' | 'close' | 'consumer'>
@@ -35,9 +38,10 @@ interface Parts {
  * The consumers of the application, those of an `OncewardStrategy` included. They start when the application has started,
  * and drain before the modules end that are imported before `OncewardModule`. Made by the module: inject it.
  */
-export class OncewardConsumers implements OnApplicationBootstrap, OnModuleDestroy {
+export class OncewardConsumers implements OnModuleInit, OnApplicationBootstrap, OnModuleDestroy {
   readonly #parts: Parts
   readonly #strategies: AttachedStrategy[] = []
+  readonly #ticks: Ticks[] = []
   #own: readonly RunningConsumer[] | undefined
   #relay: Consumption | undefined
   #isOver = false
@@ -73,6 +77,10 @@ export class OncewardConsumers implements OnApplicationBootstrap, OnModuleDestro
    * @throws {@link ConfigurationError} if there is none.
    */
   get(name: string): OncewardConsumer {
+    return this.#find(name)
+  }
+
+  #find(name: string): RunningConsumer {
     const all = this.#all()
     const found = all.find((each) => each.name === name)
     if (found !== undefined) return found
@@ -93,6 +101,33 @@ export class OncewardConsumers implements OnApplicationBootstrap, OnModuleDestro
   #all(): readonly RunningConsumer[] {
     this.#own ??= this.#createConsumers()
     return [...this.#own, ...this.#strategies.map((strategy) => strategy.consumer)]
+  }
+
+  /** Called by Nest, before the scheduler fires. */
+  onModuleInit(): void {
+    for (const handler of findHandlers(this.#parts.nest)) {
+      if (handler.mark.broker === undefined) this.#prepareTicks(handler)
+    }
+  }
+
+  #prepareTicks(handler: FoundHandler): void {
+    const { instance } = handler.wrapper
+    const method = Reflect.get(instance, handler.key)
+    const cron = cronOptionsOf(method)
+    if (cron === undefined) {
+      throw new ConfigurationError(
+        `${shownHandler(handler)} has @OnceAt and no @Cron of @nestjs/schedule, which says when it runs.`,
+      )
+    }
+    const { consumer: name, dedupWindowMs } = handler.mark.options
+    const ticks = new Ticks({
+      ...{ name, dedupWindowMs: dedupWindowMs as number | undefined },
+      once: (call) => this.#find(name).once(call),
+      job: () => findJob(this.#parts.nest.moduleRef, cron),
+    })
+    this.#ticks.push(ticks)
+    const { consume = true } = this.#parts.options
+    replaceRun(method, instance, async () => (consume ? ticks.run() : undefined))
   }
 
   /** Called by Nest. */
@@ -126,6 +161,7 @@ export class OncewardConsumers implements OnApplicationBootstrap, OnModuleDestro
   async onModuleDestroy(): Promise<void> {
     if (this.#isOver) return
     this.#isOver = true
+    for (const ticks of this.#ticks) ticks.stop()
     await Promise.all((this.#own ?? []).map((consumer) => consumer.drain()))
     await Promise.all(this.#strategies.map((strategy) => strategy.close()))
     await this.#relay?.drain()
@@ -192,9 +228,10 @@ export class OncewardConsumers implements OnApplicationBootstrap, OnModuleDestro
     }
   }
 
-  #brokerOf(handler: FoundHandler): Broker {
+  #brokerOf(handler: FoundHandler): Broker | undefined {
     const { brokers = {} } = this.#parts.options
     const { broker } = handler.mark
+    if (broker === undefined) return undefined
     const found = Object.hasOwn(brokers, broker) ? brokers[broker] : undefined
     if (found !== undefined) return found
     const names = Object.keys(brokers).join(', ') || 'none'

@@ -16,7 +16,8 @@ const CONSUMERS = 'onceward:consumers'
 
 /** Of a method: what its decorator was given. */
 export interface ConsumerMark {
-  readonly broker: string
+  /** None: the method has `@OnceAt`, and nothing is consumed. */
+  readonly broker: string | undefined
   readonly options: Readonly<Record<string, unknown>> & { readonly consumer: string }
   readonly isBatch: boolean
 }
@@ -61,7 +62,7 @@ export function Consume<Decoded = unknown, Payload = Decoded>(
   broker: string,
   options: HandlerOptions<Payload, Decoded> & Place,
 ): MethodDecorator {
-  return marking({ broker, options, isBatch: false })
+  return mark({ broker, options, isBatch: false })
 }
 
 /** As {@link Consume}, for a method that gets the events of a transaction together: `@Event() events: GuardEvent<Order>[]`. */
@@ -69,15 +70,17 @@ export function ConsumeBatch<Decoded = unknown, Payload = Decoded>(
   broker: string,
   options: BatchOptions<Payload, Decoded> & Place,
 ): MethodDecorator {
-  return marking({ broker, options, isBatch: true })
+  return mark({ broker, options, isBatch: true })
 }
 
-function marking(given: Omit<ConsumerMark, 'options'> & { readonly options: object }) {
-  const mark = given as ConsumerMark
+/** Notes for the module that a method is the handler of a consumer. */
+export function mark(
+  given: Omit<ConsumerMark, 'options'> & { readonly options: object },
+): (target: object, key: string | symbol, descriptor: PropertyDescriptor) => void {
   return (target: object, key: string | symbol, descriptor: PropertyDescriptor): void => {
     const method: object = descriptor.value
     const marks = marksOf(method)
-    Reflect.defineMetadata(CONSUMERS, [...marks, mark], method)
+    Reflect.defineMetadata(CONSUMERS, [...marks, given as ConsumerMark], method)
     if (marks.length === 0) UseInterceptors(emptyIsNothing)(target, key, descriptor)
   }
 }
@@ -86,7 +89,7 @@ type ParameterOf = (
   ...pipes: readonly (PipeTransform | Type<PipeTransform>)[]
 ) => ParameterDecorator
 
-const parameter = (name: string, read: (context: OncewardContext) => unknown): ParameterOf =>
+export const parameter = (name: string, read: (context: OncewardContext) => unknown): ParameterOf =>
   createParamDecorator((_: unknown, host: ExecutionContext) => {
     const context = oncewardContextOf(host)
     if (context !== undefined) return read(context)

@@ -9,6 +9,7 @@ import {
 import { ConfigurationError } from '@onceward/core'
 import { CONTEXT_TYPE, type OncewardContext } from './context.ts'
 import { type ConsumerMark, marksOf } from './decorators.ts'
+import { writtenMethod } from './once-at.ts'
 import { nameOf } from './options.ts'
 
 /** How Nest describes a provider or a controller. */
@@ -85,7 +86,7 @@ export function handlerCall(
   { key, wrapper }: FoundHandler,
 ): (input: unknown, context: OncewardContext) => Promise<unknown> {
   const create = (instance: object, ...scope: readonly unknown[]): Call => {
-    const method = Reflect.get(instance, key) as never
+    const method = writtenMethod(Reflect.get(instance, key)) as never
     const [contextId, inquirerId] = scope as [never?, string?]
     return external.create(
       ...([instance as never, method, key, PARAMETERS, NO_REQUEST, contextId, inquirerId] as const),

@@ -14,6 +14,7 @@ export { Consume, ConsumeBatch, Event, Send, Signal, Tx } from './decorators.ts'
 export { OncewardHealth, type OncewardHealthResult } from './health.ts'
 export { type ClsAdapter, type Join, joinCls, joined, joinTypeormTransactional } from './join.ts'
 export { OncewardModule } from './module.ts'
+export { OnceAt, type OnceAtOptions, Tick, type TickPayload } from './once-at.ts'
 export type {
   BatchOptions,
   HandlerOptions,

@@ -48,7 +48,7 @@ export interface OncewardModuleOptions {
    * `joinTypeormTransactional()`. Default: they write outside of it, and only `tx` writes in it.
    */
   readonly join?: readonly Join[] | undefined
-  /** `false`: this process takes no messages, as a web server made of the same image. Default: true. */
+  /** `false`: this process takes no messages and runs no ticks, as a web server made of the same image. Default: true. */
   readonly consume?: boolean | undefined
   /** A pino instance or `console`, for all consumers. Default: that of guards. */
   readonly logger?: Logger | undefined

@@ -1,50 +1,10 @@
-import { type ChildProcess, fork } from 'node:child_process'
-import { once as onceEmitted } from 'node:events'
-import { join } from 'node:path'
 import { migrate } from '@onceward/postgres'
 import { database, until } from '@onceward/testing'
 import { Pool } from 'pg'
 import { expect, test } from 'vitest'
-import type { CallerConfig, Told } from './protocol.ts'
+import { Caller } from './caller.ts'
 
-const FILE = join(import.meta.dirname, 'caller-main.ts')
 const CALLS = 10
-
-class Caller implements AsyncDisposable {
-  readonly told: Told[] = []
-  readonly #child: ChildProcess
-  readonly #ended: Promise<unknown>
-
-  constructor(config: CallerConfig) {
-    const { NODE_OPTIONS: _, ...env } = process.env
-    const execArgv = ['--conditions=@onceward/source', '--no-warnings']
-    this.#child = fork(FILE, [JSON.stringify(config)], { env, execArgv })
-    this.#ended = onceEmitted(this.#child, 'exit')
-    this.#child.on('message', (told: Told) => this.told.push(told))
-  }
-
-  has(kind: Told['kind'], times = 1): boolean {
-    return this.told.filter((each) => each.kind === kind).length >= times
-  }
-
-  get answers(): readonly unknown[] {
-    return this.told.flatMap((each) => (each.kind === 'answer' ? [each.answer] : []))
-  }
-
-  async kill(): Promise<void> {
-    this.#child.kill('SIGKILL')
-    await this.#ended
-  }
-
-  async ended(): Promise<number | null> {
-    await this.#ended
-    return this.#child.exitCode
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    if (this.#child.exitCode === null && this.#child.signalCode === null) await this.kill()
-  }
-}
 
 // Red when the row of the key is committed before the handler has returned: the others then wait for a dead process.
 test('fifty callers of one key in five processes, of which the one that runs is killed: one effect, one answer', async () => {
@@ -54,7 +14,7 @@ test('fifty callers of one key in five processes, of which the one that runs is 
   await pool.query('create table reports (id serial primary key, pid int not null)')
   await using callers = new AsyncDisposableStack()
   const start = (isStuck: boolean): Caller =>
-    callers.use(new Caller({ url, calls: CALLS, isStuck }))
+    callers.use(new Caller('caller-main.ts', { url, calls: CALLS, isStuck }))
 
   const victim = start(true)
   await until(() => victim.has('running'), { what: 'a run of the handler', deadlineMs: 60_000 })

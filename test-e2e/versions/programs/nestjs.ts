@@ -3,14 +3,17 @@ import assert from 'node:assert/strict'
 import { Controller, Injectable, Module } from '@nestjs/common'
 import { NestFactory } from '@nestjs/core'
 import { EventPattern, Payload } from '@nestjs/microservices'
+import { Cron, ScheduleModule, SchedulerRegistry } from '@nestjs/schedule'
 import { type Consumption, FatalError, type GuardEvent } from '@onceward/core'
 import {
   type Broker,
   Consume,
   Event,
+  OnceAt,
   OncewardConsumers,
   OncewardModule,
   OncewardStrategy,
+  Tick,
   Tx,
 } from '@onceward/nestjs'
 import { migrate } from '@onceward/postgres'
@@ -70,10 +73,26 @@ Tx()(Orders.prototype, 'placed', 1)
 const onPlaced = EventPattern('order.placed') as MethodDecorator
 onPlaced(Orders.prototype, 'placed', descriptorOf(Orders.prototype, 'placed'))
 
+class Reports {
+  async write(tick: Date, tx: pg.PoolClient): Promise<void> {
+    await tx.query('insert into charges values ($1, $2)', [tick.toISOString(), 'cron'])
+  }
+}
+Injectable()(Reports)
+Tick()(Reports.prototype, 'write', 0)
+Tx()(Reports.prototype, 'write', 1)
+const write = descriptorOf(Reports.prototype, 'write')
+OnceAt({ consumer: 'reports', dedupWindowMs: 366 * 24 * 3_600_000 })(
+  Reports.prototype,
+  'write',
+  write,
+)
+Cron('0 0 1 1 *', { name: 'reports', timeZone: 'UTC' })(Reports.prototype, 'write', write)
+
 class AppModule {}
 Module({
-  imports: [OncewardModule.forRoot({ inbox, brokers: { silent } })],
-  providers: [Billing],
+  imports: [ScheduleModule.forRoot(), OncewardModule.forRoot({ inbox, brokers: { silent } })],
+  providers: [Billing, Reports],
   controllers: [Orders],
 })(AppModule)
 
@@ -93,9 +112,15 @@ for (const name of ['billing', 'orders']) {
   const dead = await consumers.get(name).deliver({ orderId: 'fatal' }, fatal)
   assert.equal(dead.kind === 'dead-letter' && dead.reason, 'fatal')
 }
+const job = app.get(SchedulerRegistry).getCronJob('reports')
+await Promise.all([
+  job.fireOnTick(),
+  app.get(Reports).write(...([] as unknown as Parameters<Reports['write']>)),
+])
 const { rows } = await pool.query('select order_id, by from charges order by by')
 assert.deepEqual(rows, [
   { order_id: 'o-1', by: 'consume' },
+  { order_id: `${new Date().getUTCFullYear()}-01-01T00:00:00.000Z`, by: 'cron' },
   { order_id: 'o-1', by: 'placed' },
 ])
 await app.close()
