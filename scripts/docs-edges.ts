@@ -1,5 +1,6 @@
 import type { Fault, Plan } from '../test-e2e/simulation/faults/plan.ts'
 import { runPlan } from '../test-e2e/simulation/run/run.ts'
+import { BROKER, POSTGRES, type Row, type Told, tell } from '../test-e2e/simulation/run/told.ts'
 
 interface Edge {
   readonly title: string
@@ -38,76 +39,6 @@ const EDGES: Readonly<Record<string, Edge>> = {
     title: 'Postgres restarts between the COMMIT and its answer',
     plan: { ...PLAN, faults: strikes('pg-restart', 'commit<', 5_000) },
   },
-}
-
-/** One line of the picture: an arrow between two lifelines, or a remark at one. */
-interface Row {
-  readonly from: string
-  readonly to: string
-  readonly text: string
-  readonly look: '' | 'answer' | 'bad' | 'good'
-}
-
-interface Step {
-  readonly ms: number
-  readonly actor: string
-  readonly what: string
-}
-
-const [BROKER, POSTGRES] = ['broker', 'Postgres']
-const workerOf = (actor: string): string => `worker ${Number(/^P(\d+)/.exec(actor)?.[1]) + 1}`
-
-function stepsOf(trace: readonly string[]): readonly Step[] {
-  return trace.map((line) => {
-    const [, ms, actor = '', what = ''] = /^\d+ (\d+)ms (\S+) (.*)$/.exec(line) ?? []
-    return { ms: Number(ms), actor, what }
-  })
-}
-
-/** The arrows of the requests, and of the answers that say something. */
-const ARROWS: Readonly<Record<string, readonly [to: string, text: string]>> = {
-  'begin>': [POSTGRES, 'BEGIN, insert the event’s row'],
-  'write>': [POSTGRES, 'insert the charge'],
-  'commit>': [POSTGRES, 'COMMIT'],
-  'suspect>': [POSTGRES, 'redelivered: count the attempt'],
-  'classify>': [POSTGRES, 'is the event done?'],
-  'abandon>': [BROKER, 'leave the message to the broker'],
-  'defer>': [BROKER, 'deliver it later'],
-  'ack>': [BROKER, 'ack'],
-}
-const ANSWERS: Readonly<Record<string, readonly [text: string, look: Row['look']]>> = {
-  'commit<': ['committed', 'answer'],
-  'commit cut!': ['the answer is lost', 'bad'],
-  'classify<': ['done, with its charge', 'answer'],
-}
-const REMARKS: Readonly<Record<string, string>> = {
-  'commit-unknown': 'committed or not? Ask again later.',
-  'store-down': 'Postgres is down: nothing starts',
-  'in-progress': 'another worker has the row',
-}
-
-function rowOf({ actor, what }: Step, next: Step | undefined): Row | undefined {
-  const worker = workerOf(actor)
-  const at = (place: string, text: string, look: Row['look']): Row => {
-    return { from: place, to: place, text, look }
-  }
-  if (what.startsWith('crash ')) return at(workerOf(what.slice(6)), 'killed', 'bad')
-  if (what.startsWith('pg-restart')) return at(POSTGRES, 'restarts; what is committed stays', 'bad')
-  if (what.startsWith('backend of')) return at(POSTGRES, 'connection gone: rolls back', 'bad')
-  const [, key] = /^has #\d+ (\S+)/.exec(what) ?? []
-  if (key !== undefined) return { from: BROKER, to: worker, text: key, look: '' }
-  if (what === 'open>' && !actor.endsWith('.1')) return at(worker, 'starts again', '')
-  const remark = REMARKS[what.split(' ')[0] ?? '']
-  if (remark !== undefined) return at(worker, remark, '')
-  const answer = ANSWERS[what]
-  if (answer !== undefined) return { from: POSTGRES, to: worker, text: answer[0], look: answer[1] }
-  // Without a handler's statement after it, the insert has found the row of another delivery.
-  if (what === 'begin<' && next?.what.startsWith('ack'))
-    return { from: POSTGRES, to: worker, text: 'the row is there: done before', look: 'answer' }
-  const arrow = ARROWS[what]
-  return (
-    arrow && { from: worker, to: arrow[0], text: arrow[1], look: what === 'ack>' ? 'good' : '' }
-  )
 }
 
 const STYLE = `
@@ -153,12 +84,7 @@ function rowSvg({ from, look, text, to }: Row, y: number, xOf: (place: string) =
   return `<path class="line ${look}" d="M${start} ${y}H${end}"/><path class="line ${look === 'answer' ? '' : look}" d="M${end + tip} ${y - 4}L${end} ${y}L${end + tip} ${y + 4}"/><text class="${colour}" x="${(start + end) / 2}" y="${y - 6}" text-anchor="middle">${text}</text>`
 }
 
-interface Timed {
-  readonly row: Row
-  readonly ms: number
-}
-
-function draw({ plan, title }: Edge, rows: readonly Timed[], processed: number): string {
+function draw({ plan, title }: Edge, rows: readonly Told[], processed: number): string {
   const places = placesOf(plan.processes)
   const xOf = (place: string): number => places.get(place) ?? 0
   const bottom = TOP + rows.length * STEP - 8
@@ -188,12 +114,7 @@ ${lines.join('\n')}
 async function pictureOf(edge: Edge): Promise<string> {
   const { processed, trace, violation } = await runPlan(edge.plan, true)
   if (violation !== undefined) throw new Error(`${edge.title}: ${violation}`)
-  const steps = stepsOf(trace)
-  const rows = steps.flatMap((step, at): readonly Timed[] => {
-    const row = rowOf(step, steps[at + 1])
-    return row === undefined ? [] : [{ row, ms: step.ms }]
-  })
-  return draw(edge, rows, processed)
+  return draw(edge, tell(trace), processed)
 }
 
 /** The sequence diagrams of `docs/edges.md`, by path. */

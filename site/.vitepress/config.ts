@@ -9,6 +9,7 @@ import {
 } from 'vitepress'
 import llmstxt from 'vitepress-plugin-llms'
 import { anchorOf, pageOf, SECTIONS } from '../pages.ts'
+import { browserCore } from '../playground/bundle.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const REPOSITORY = 'https://github.com/onceward/onceward'
@@ -91,8 +92,10 @@ const config: UserConfig<DefaultTheme.Config> = defineConfig({
   markdown,
   themeConfig,
   vite: {
-    plugins: [vueFromHere, llmstxt()],
+    plugins: [browserCore(), vueFromHere, llmstxt()],
     publicDir: fileURLToPath(new URL('../public', import.meta.url)),
+    // The sources ask for a target that this esbuild does not know yet.
+    esbuild: { tsconfigRaw: { compilerOptions: { target: 'es2022', verbatimModuleSyntax: true } } },
     build: { chunkSizeWarningLimit: 2_500 },
   },
 })
