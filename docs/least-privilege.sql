@@ -154,21 +154,26 @@ create policy operator_reads on :"schema".refused_message_parts for select to on
 grant select (epoch, sweep_cursor, swept_at) on :"schema".settings to onceward_operator;
 grant select on :"schema".leases to onceward_operator;
 
--- An operator makes a dead event wait for a run, and gives up one that was dead and is being sent back to its queue. It
--- changes nothing else about events: it cannot claim that an event is done, make a done event run again, stop one that
--- waits for its next attempt, or insert or delete one.
+-- An operator makes a dead event wait for a run, and gives up one that was dead and is being sent back to its queue. It lets
+-- a done event run again only if a statement of its handler came too late. It changes nothing else about events: it cannot
+-- claim that an event is done, make another done event run again, stop one that waits for its next attempt, or insert or
+-- delete one.
 grant update (state) on :"schema".processed_events to onceward_operator;
 create policy operator_replays on :"schema".processed_events for update to onceward_operator
-  using (state = 'x' or state = 'w' and exists (
-    select from :"schema".failed_events f where f.event_id = processed_events.event_id and f.reason is not null
+  using (state = 'x' or state in ('w', 'd') and exists (
+    select from :"schema".failed_events f where f.event_id = processed_events.event_id
+      and case processed_events.state when 'd' then f.reason = 'late-statement' else f.reason is not null end
   ))
   with check (state = 'w' or state = 'x' and exists (
     select from :"schema".failed_events f where f.event_id = processed_events.event_id and f.reason is not null
   ));
 
 -- It changes dead letters, because replaying and discarding do, so it is trusted with the message that a replay runs. It
--- cannot change the failures of events that are not dead.
-grant update on :"schema".failed_events, :"schema".refused_messages to onceward_operator;
+-- cannot change the failures of events that are not dead, or make them those of another event.
+grant update (attempt, no_verdict, token, counted_at, next_try, parked, alone, published, publisher, publish_until,
+    discarded_at, reason, source, properties, envelope, headers, body, body_bytes, body_parts)
+  on :"schema".failed_events to onceward_operator;
+grant update on :"schema".refused_messages to onceward_operator;
 create policy operator_replays on :"schema".failed_events for update to onceward_operator
   using (reason is not null) with check (true);
 create policy operator_replays on :"schema".refused_messages for update to onceward_operator using (true);

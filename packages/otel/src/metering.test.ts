@@ -60,7 +60,7 @@ test('the series of dead letters begin once for each queue and consumer', () => 
     return add.mock.calls.length
   }
   const other = { ...RECORD, consumer: 'shipping' }
-  expect([RECORD, RECORD, other, other].map(addedBy)).toEqual([9, 1, 9, 1])
+  expect([RECORD, RECORD, other, other].map(addedBy)).toEqual([10, 1, 10, 1])
 })
 
 test('the renewals of guards count when they have closed, one after the other', async () => {

@@ -126,6 +126,7 @@ export const DELIVERY_METRICS: Table<
 export const GUARD_METRICS: Table<
   | 'inHand'
   | 'concurrency'
+  | 'incomplete'
   | 'breaker'
   | 'paused'
   | 'outage'
@@ -147,6 +148,14 @@ export const GUARD_METRICS: Table<
     kind: 'gauge',
     unit: '{handler}',
     meaning: 'Handlers that may run at the same time.',
+    attributes: [consumer],
+  },
+  incomplete: {
+    name: 'onceward.guard.incomplete_events',
+    kind: 'observable-counter',
+    unit: '{event}',
+    meaning:
+      'Events that are done although a statement of their handler came after the handler had returned: it is missing in their effect.',
     attributes: [consumer],
   },
   breaker: {

@@ -30,4 +30,5 @@ export const DEAD_LETTER_REASONS: readonly DeadLetterReason[] = all<DeadLetterRe
   'missing-event-key': true,
   'unknown-type': true,
   takeover: true,
+  'late-statement': true,
 })

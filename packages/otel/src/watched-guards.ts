@@ -10,6 +10,13 @@ interface Watched {
   readonly figures: FiguresReader | undefined
   /** As they were read last: a closed guard has none. */
   renewals: LeaseRenewals | undefined
+  incomplete: number
+}
+
+/** Counts of closed guards: a counter must not go back. */
+interface Closed {
+  readonly renewals: Map<string, LeaseRenewals>
+  readonly incomplete: Map<string, number>
 }
 
 type Tables = Tell<typeof TABLE_METRICS>
@@ -20,8 +27,7 @@ export function watchGuards(
   meter: Meter,
 ): (guard: WatchedGuard, figuresEveryMs: number | undefined) => () => void {
   const watched = new Set<Watched>()
-  /** Of closed guards: a counter must not go back. */
-  const closed = new Map<string, LeaseRenewals>()
+  const closed: Closed = { renewals: new Map(), incomplete: new Map() }
   const consumers = new Set<string>()
   observe(meter, GUARD_METRICS, (tell) => {
     const open = byConsumer(watched)
@@ -38,13 +44,16 @@ export function watchGuards(
   })
   return (guard, figuresEveryMs) => {
     const figures = figuresEveryMs === undefined ? undefined : figuresReader(guard, figuresEveryMs)
-    const entry: Watched = { guard, figures, renewals: undefined }
+    const entry: Watched = { guard, figures, renewals: undefined, incomplete: 0 }
     watched.add(entry)
     consumers.add(guard.consumer)
     return () => {
       watched.delete(entry)
+      const { consumer } = guard
+      const { incomplete, renewals } = closed
+      incomplete.set(consumer, entry.incomplete + (incomplete.get(consumer) ?? 0))
       if (entry.renewals === undefined) return
-      closed.set(guard.consumer, sumOf([entry.renewals, closed.get(guard.consumer)]))
+      renewals.set(consumer, sumOf([entry.renewals, renewals.get(consumer)]))
     }
   }
 }
@@ -52,6 +61,7 @@ export function watchGuards(
 function readingOf(watched: Watched): GuardReading {
   const reading = watched.guard.read()
   watched.renewals = reading.leases?.renewals ?? watched.renewals
+  watched.incomplete = reading.incompleteEvents ?? 0
   return reading
 }
 
@@ -61,7 +71,7 @@ function byConsumer(watched: Iterable<Watched>): ReadonlyMap<string, readonly Wa
 
 interface Readings {
   readonly readings: readonly GuardReading[]
-  readonly closed: ReadonlyMap<string, LeaseRenewals>
+  readonly closed: Closed
 }
 
 function tellGuards(tell: Guards, name: string, { closed, readings }: Readings): void {
@@ -78,20 +88,25 @@ function tellGuards(tell: Guards, name: string, { closed, readings }: Readings):
     sum(({ concurrency }) => concurrency),
     consumer,
   )
+  tell(
+    'incomplete',
+    sum(({ incompleteEvents = 0 }) => incompleteEvents) + (closed.incomplete.get(name) ?? 0),
+    consumer,
+  )
   tell('breaker', readings.some(({ breaker }) => breaker === 'open') ? 1 : 0, consumer)
   tell('paused', readings.some(({ paused }) => paused === true) ? 1 : 0, consumer)
   for (const dependency of DEPENDENCIES) {
     const isOut = readings.some(({ outages }) => outages.includes(dependency))
     tell('outage', isOut ? 1 : 0, { ...consumer, [OWN.dependency]: dependency })
   }
-  if (closed.has(name) || readings.some(({ leases }) => leases !== undefined)) {
+  if (closed.renewals.has(name) || readings.some(({ leases }) => leases !== undefined)) {
     tell(
       'leases',
       sum(({ leases }) => leases?.held ?? 0),
       consumer,
     )
     const open = readings.map(({ leases }) => leases?.renewals)
-    for (const [answer, count] of Object.entries(sumOf([...open, closed.get(name)])))
+    for (const [answer, count] of Object.entries(sumOf([...open, closed.renewals.get(name)])))
       tell('renewals', count, { ...consumer, [OWN.answer]: answer })
   }
   tellPool(tell, consumer, readings)

@@ -7,7 +7,9 @@ import { silent } from '@onceward/testing/conformance'
 import { Kysely, PGliteDialect, PostgresDialect, sql, type Transaction } from 'kysely'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { PoolLike } from './client.ts'
 import { order, poolOf } from './fixtures/guards.ts'
+import { deadLetters } from './index.ts'
 import { kyselyInbox } from './kysely.ts'
 import { migrate } from './operators/migrate.ts'
 import { pgInbox } from './pg.ts'
@@ -30,6 +32,7 @@ interface Client {
   readonly inbox: Inbox<never>
   readonly over: (tx: never) => Sends
   readonly count: (key: string) => Promise<number>
+  readonly operator: PoolLike
   readonly close: () => Promise<unknown>
 }
 
@@ -43,10 +46,13 @@ const overKysely = (tx: Transaction<Tables>): Sends => ({
   raw: (text) => sql.raw(text).execute(tx),
 })
 
-function onKysely(db: Kysely<Tables>, close: Client['close']): Client {
+function onKysely(
+  db: Kysely<Tables>,
+  { close, operator }: Pick<Client, 'close' | 'operator'>,
+): Client {
   const count = async (key: string): Promise<number> =>
     (await db.selectFrom('effects').where('key', '=', key).select('key').execute()).length
-  return { inbox: kyselyInbox(db) as Inbox<never>, over: overKysely, count, close }
+  return { inbox: kyselyInbox(db) as Inbox<never>, over: overKysely, count, close, operator }
 }
 
 async function newPool(): Promise<pg.Pool> {
@@ -61,19 +67,22 @@ const CLIENTS: Readonly<Record<string, () => Promise<Client>>> = {
     const pool = await newPool()
     const count = async (key: string): Promise<number> =>
       (await pool.query('select from effects where key = $1', [key])).rowCount ?? 0
-    return { inbox: pgInbox(pool) as Inbox<never>, over: overPg, count, close: () => pool.end() }
+    return {
+      ...{ inbox: pgInbox(pool) as Inbox<never>, over: overPg, count, operator: pool },
+      close: () => pool.end(),
+    }
   },
   Kysely: async () => {
     const pool = await newPool()
     const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool }) })
-    return onKysely(db, () => db.destroy())
+    return onKysely(db, { close: () => db.destroy(), operator: pool })
   },
   PGlite: async () => {
     const pglite = await PGlite.create()
     await migrate(poolOf(pglite))
     await pglite.exec('create table effects (key text primary key)')
     const db = new Kysely<Tables>({ dialect: new PGliteDialect({ pglite }) })
-    return onKysely(db, () => db.destroy())
+    return onKysely(db, { close: () => db.destroy(), operator: poolOf(pglite) })
   },
 }
 
@@ -230,17 +239,55 @@ describe.each(Object.entries(CLIENTS))('statements over %s', (_name, connect) =>
     expect(end).toMatchObject({ settlement: { kind: 'ack' }, effects: 1 })
   })
 
-  it('are reported if they are sent after the handler has returned and are not awaited', async () => {
+  // Red before: the event was done without the statement, and nobody could find out which event it was.
+  it('that come after the handler has returned are reported with their event, which an operator can run again', async () => {
     const lines: unknown[] = []
     const logger = { ...silent, error: (fields: object, text: string) => lines.push(fields, text) }
     const late = Promise.withResolvers<void>()
-    await settle(async ({ insert }, key) => {
-      void late.promise.then(() => void insert('effects', key))
-    }, logger)
+    const refused = Promise.withResolvers<void>()
+    const key = randomUUID()
+    let runs = 0
+    const helper = async ({ insert }: Sends): Promise<void> => {
+      if (runs === 1) await late.promise
+      await insert('effects', key)
+    }
+    const guard = createGuard(
+      { consumer: randomUUID(), inbox: client.inbox, logger },
+      async (_event, { tx }) => {
+        runs += 1
+        const sends = client.over(tx)
+        if (runs === 1) helper(sends).catch(() => refused.resolve())
+        else await helper(sends)
+      },
+    )
+    expect(await guard.process(order({}, key))).toMatchObject({ kind: 'ack' })
     late.resolve()
-    expect(await until(() => lines.length > 0 && lines, { deadlineMs: 20_000 })).toEqual([
-      { statement: expect.any(String) },
-      'a statement was refused and nobody awaited it, so its effect is missing: await every statement in the handler',
+    // The rejection of a helper that nobody awaits ends the process.
+    await refused.promise
+    const { eventId } = lines[0] as { readonly eventId: string }
+    expect(lines).toEqual([
+      { consumer: guard.consumer, eventId, statement: expect.any(String) },
+      expect.stringContaining('the event is done without it'),
     ])
+    const letters = deadLetters(client.operator, { by: 'alice' })
+    expect(await letters.show(eventId)).toMatchObject({
+      ...{ reason: 'late-statement', key, consumer: guard.consumer, published: false },
+      error: expect.stringContaining('came after the handler had returned'),
+    })
+    // A replay never repeats what is committed, and a copy does not run.
+    expect(await letters.replay({ consumer: guard.consumer })).toEqual({
+      done: [],
+      untouched: [{ id: eventId, why: 'done' }],
+    })
+    expect(await guard.process(order({}, key))).toMatchObject({ kind: 'ack', by: 'duplicate' })
+    expect(await client.count(key)).toBe(0)
+    expect(await letters.rerun(eventId, 'await was missing')).toEqual({
+      done: [eventId],
+      untouched: [],
+    })
+    await until(async () => (await client.count(key)) === 1, { deadlineMs: 20_000 })
+    expect(await guard.process(order({}, key))).toMatchObject({ kind: 'ack', by: 'duplicate' })
+    expect([runs, await letters.show(eventId)]).toEqual([2, undefined])
+    await guard.close()
   })
 })

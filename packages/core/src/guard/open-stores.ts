@@ -3,12 +3,13 @@ import { type Breaker, createBreaker } from '../concurrency/breaker.ts'
 import { createSemaphore } from '../concurrency/semaphore.ts'
 import { track } from '../concurrency/timeout.ts'
 import { watchTx } from '../handler/handler-context.ts'
+import { LateStatements } from '../handler/late-statements.ts'
 import { claimsByNeed } from '../lease/claims-by-need.ts'
 import { openNowOrLater } from '../lease/open-later.ts'
 import { createLeaseRenewer } from '../lease/renew.ts'
 import { sharedLeaseStore } from '../lease/shared-lease-store.ts'
 import { describeError } from '../model/errors.ts'
-import type { IdentifiedEvent, Inbox, InboxSession } from '../model/inbox.ts'
+import type { Burial, IdentifiedEvent, Inbox, InboxSession } from '../model/inbox.ts'
 import type { LeaseRegistration, LeaseSession } from '../model/lease-store.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { decodeAgain } from '../receive/decode-again.ts'
@@ -94,6 +95,7 @@ async function open(
     heldBackoff,
     lateReleases,
     txWatch: watchTx(options),
+    late: new LateStatements(options, (events) => track(reads, noteLate(session, events))),
     sharing: { apartUntilMs: undefined },
     seenDone: new DoneMemory({
       identity: () => track(reads, session.identity()),
@@ -118,6 +120,10 @@ function withBreaker(leases: OpenedLeases, breaker: Breaker): OpenedLeases {
     }
   }
   return { ...leases, store: { ...leases.store, claim } }
+}
+
+async function noteLate(session: InboxSession<unknown>, events: readonly Burial[]): Promise<void> {
+  await session.noteLate?.(events)
 }
 
 async function closed(session: InboxSession<unknown>): Promise<void> {

@@ -32,7 +32,7 @@ test('an observer that watches reads the guard from its making to its close', as
   const { observe, watched } = watching()
   const during: unknown[] = []
   const { guard } = setUp(() => void during.push(watched[0]?.read()), { observe, concurrency: 3 })
-  const idle = { inHand: 0, concurrency: 3, breaker: 'closed', outages: [] }
+  const idle = { inHand: 0, concurrency: 3, incompleteEvents: 0, breaker: 'closed', outages: [] }
   expect(watched[0]?.consumer).toBe('billing')
   expect(watched[0]?.read()).toEqual(idle)
   const copy = toDelivery({})

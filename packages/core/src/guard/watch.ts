@@ -56,6 +56,7 @@ function readingOf(
     concurrency: stores?.slots.size ?? port.settings.concurrency,
     breaker: availability.kind === 'available' || isPaused ? 'closed' : 'open',
     ...(isPaused ? { paused: true } : {}),
+    incompleteEvents: stores?.engine?.late.events ?? 0,
     outages: port.outages().map(({ dependency }) => dependency),
     leases: stores?.leases?.renewer.read(),
     pool: stores?.engine?.session.poolUse?.(),

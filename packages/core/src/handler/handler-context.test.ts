@@ -77,16 +77,49 @@ test('each run after the first gets a payload of its own, unless the message is 
   expect(await payloadsOf(refusal)).toEqual(['of step 1', 'of step 1', 'of step 1'])
 })
 
+/** Watches, and what it has reported. */
+function watched() {
+  const reports: unknown[] = []
+  const reportOnce = (_level: string, fields: object, text: string): void =>
+    void reports.push(fields, text)
+  const watch = watchTx({ consumer: 'billing', reportOnce } as unknown as ResolvedOptions)
+  const committed = (events: number, transaction: object, hasMessages = false): void => {
+    const tx = {}
+    if (watch.isWatching)
+      watch.committed(events, { transaction: { tx, ...transaction }, hasMessages })
+  }
+  return { watch, committed, reports }
+}
+
 test('a handler that used no tx in ten events is reported, but not one that has none', () => {
-  const reports: object[] = []
-  const reportOnce = (_level: string, fields: object): void => void reports.push(fields)
-  const options = { consumer: 'billing', reportOnce } as unknown as ResolvedOptions
-  const watch = watchTx(options)
-  watch.committed(20, undefined)
-  watch.committed(9, {})
+  const { committed, reports, watch } = watched()
+  committed(20, { tx: undefined })
+  committed(20, { isAmbient: true })
+  committed(9, {})
   expect(reports).toEqual([])
   expect(watch.onTx).toBeTypeOf('function')
-  watch.committed(1, {})
-  expect(reports).toEqual([{ consumer: 'billing', events: 10 }])
-  expect(watch.onTx).toBeUndefined()
+  committed(1, {})
+  const fields = { consumer: 'billing', events: 10 }
+  expect(reports).toEqual([fields, expect.stringContaining('never used tx')])
+  expect(watch).toMatchObject({ onTx: undefined, isWatching: false })
+})
+
+// Red before: a helper that nobody awaits sends its statements after every commit.
+test('ten events in a row that were committed without a statement are reported once', () => {
+  const { committed, reports, watch } = watched()
+  const silent = { hasSent: () => false }
+  watch.onTx?.()
+  committed(9, silent)
+  for (const other of [{ hasSent: () => true }, { hasSent: () => undefined }, {}]) {
+    committed(1, other)
+    committed(9, silent)
+  }
+  // What it sends is an effect.
+  committed(1, silent, true)
+  committed(9, silent)
+  expect(reports).toEqual([])
+  committed(1, silent)
+  committed(20, silent)
+  const fields = { consumer: 'billing', events: 10 }
+  expect(reports).toEqual([fields, expect.stringContaining('without any statement')])
 })

@@ -1,4 +1,5 @@
 import type { GuardEvent } from '../model/delivery.ts'
+import type { InboxTransaction } from '../model/inbox.ts'
 import { boundLogger } from '../model/logger.ts'
 import type { Outbox } from '../model/outbox.ts'
 import type { HandlerContext } from '../options/options.ts'
@@ -55,34 +56,54 @@ export function contextFor<Tx>(
   }
 }
 
-/** Runs in which no handler ever read `tx`, after which the guard warns. */
+/** Events in a row without an effect in their transaction, after which the guard warns. */
 const UNUSED_RUNS = 10
 
-/** Notices a handler that writes outside of the transaction of its inbox. */
-export interface TxWatch {
-  /** Called when a handler reads `tx`. Undefined once nothing is left to notice. */
-  readonly onTx: (() => void) | undefined
-  /** Called while something is left to notice: events were committed in the transaction of this handle. */
-  committed(events: number, tx: unknown): void
+/** A transaction that is committed. */
+interface CommittedTransaction {
+  readonly transaction: Pick<InboxTransaction<unknown>, 'tx' | 'isAmbient' | 'hasSent'>
+  /** Its handlers have sent messages. */
+  readonly hasMessages: boolean
 }
 
+/** Notices a handler that writes outside of the transaction of its inbox, or after it. */
+export interface TxWatch {
+  /** Called when a handler reads `tx`. Undefined once that is known. */
+  readonly onTx: (() => void) | undefined
+  readonly isWatching: boolean
+  /** Called while something is left to notice: events were committed in one transaction. */
+  committed(events: number, committed: CommittedTransaction): void
+}
+
+const NEVER_USED =
+  'the handler never used tx, so its effects are not exactly once: write through context.tx, or guard effects outside the database with leases alone'
+const NO_STATEMENT =
+  'events were committed without any statement of the handler, which takes tx: await every call in the handler. If these events need no effect, nothing is wrong'
+
 export function watchTx({ consumer, reportOnce }: ResolvedOptions): TxWatch {
-  let unused = 0
-  const watched: { onTx: TxWatch['onTx']; readonly committed: TxWatch['committed'] } = {
+  let inRow = 0
+  const warn = (text: string): void => {
+    watched.onTx = undefined
+    watched.isWatching = false
+    reportOnce('warn', { consumer, events: UNUSED_RUNS }, text)
+  }
+  const watched: { -readonly [Name in keyof TxWatch]: TxWatch[Name] } = {
+    isWatching: true,
     onTx: () => {
       watched.onTx = undefined
+      inRow = 0
     },
-    committed: (events, tx) => {
-      // In unit tests, an inbox in memory has no handle to write through.
-      if (tx === undefined) return
-      unused += events
-      if (unused < UNUSED_RUNS) return
-      watched.onTx = undefined
-      reportOnce(
-        'warn',
-        { consumer, events: UNUSED_RUNS },
-        'the handler never used tx, so its effects are not exactly once: write through context.tx, or guard effects outside the database with leases alone',
-      )
+    committed: (events, { hasMessages, transaction }) => {
+      const { isAmbient, tx } = transaction
+      if (watched.onTx !== undefined) {
+        // In unit tests, an inbox in memory has no handle to write through. Repositories find an ambient transaction.
+        if (tx === undefined || isAmbient === true) return
+        inRow += events
+        if (inRow >= UNUSED_RUNS) warn(NEVER_USED)
+        return
+      }
+      inRow = hasMessages || transaction.hasSent?.() !== false ? 0 : inRow + events
+      if (inRow >= UNUSED_RUNS) warn(NO_STATEMENT)
     },
   }
   return watched

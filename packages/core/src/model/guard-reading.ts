@@ -31,6 +31,11 @@ export interface GuardReading {
   readonly breaker: 'closed' | 'open'
   /** The consumer is paused: its stores are fine, and it starts nothing. Left out: it is not. */
   readonly paused?: boolean | undefined
+  /**
+   * Events of this process that are done although a statement of their handler came after the commit, and was refused.
+   * Never goes back. Left out: none.
+   */
+  readonly incompleteEvents?: number | undefined
   /** What failed when it was last asked. */
   readonly outages: readonly GuardOutage['dependency'][]
   /** Undefined without a lease store, and before the stores are open. */

@@ -146,6 +146,12 @@ export interface Commit {
   readonly recovered: readonly EventId[]
   /** Messages to store with the commit, in order. Only for a session that says `sendsMessages`. */
   readonly sends?: readonly CollectedMessage[] | undefined
+  /**
+   * Called once the transaction is committed, when a statement of a handler came after the handlers had returned: it is
+   * refused, so the events are done without it. For each such statement, with its first words and without its values.
+   * Resolves when that is on record: the statement is refused only then, because the refusal may end the process.
+   */
+  readonly onLate?: ((statement: string) => Promise<void>) | undefined
 }
 
 /** The next transaction of a guard, which waits for a connection: the text of a COMMIT may begin it (design.md §15). */
@@ -201,6 +207,8 @@ export interface InboxTransaction<Tx> {
    * has left a transaction open that it began itself.
    */
   ended?(thrown: unknown): OncewardError | undefined
+  /** Whether a handler has sent a statement. Left out, or undefined: not known. */
+  hasSent?(): boolean | undefined
   /** Whether a handler may have changed settings of the session. No other handler may run in this transaction then. */
   hasChangedSettings?(): boolean
   /** The innermost savepoint that a handler has open. What it sends meanwhile goes with it. Left out: it can have none. */
@@ -343,6 +351,11 @@ export interface InboxSession<Tx> {
   fail(failures: readonly Failure[]): Promise<readonly VerdictAnswer[]>
   bury(burials: readonly Burial[]): Promise<readonly VerdictAnswer[]>
   release(releases: readonly Release[]): Promise<readonly VerdictAnswer[]>
+  /**
+   * Stores, for an operator, done events whose handler sent a statement too late (`late-statement`). They stay done.
+   * Left out: they are only logged.
+   */
+  noteLate?(events: readonly Burial[]): Promise<void>
   refuse(refusals: readonly Refusal[]): Promise<readonly DeadLetterRef[]>
   /** Whether a dead letter's record holds the whole delivery; stores it now if it can. Left out: always. */
   isWhole?(ref: DeadLetterRef, delivery: Delivery): Promise<boolean>

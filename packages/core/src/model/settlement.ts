@@ -10,6 +10,11 @@ export type DeadLetterReason =
   | 'missing-event-key'
   | 'unknown-type'
   | 'takeover'
+  /**
+   * Never of a settlement: the event is done, and a statement of its handler came after the commit. Only of what is
+   * stored for an operator.
+   */
+  | 'late-statement'
 /**
  * Why a delivery was deferred or abandoned. A closed list. The cause is part of the settlement, of the record for
  * `observe` and of the log line.

@@ -3,6 +3,7 @@ import type { Breaker } from '../concurrency/breaker.ts'
 import type { MaybeAsync } from '../concurrency/maybe-async.ts'
 import type { Semaphore, Ticket } from '../concurrency/semaphore.ts'
 import type { TxWatch } from '../handler/handler-context.ts'
+import type { LateStatements } from '../handler/late-statements.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { BeginRequest, Begun, InboxSession } from '../model/inbox.ts'
 import type { Release } from '../model/runtime.ts'
@@ -56,6 +57,7 @@ export interface Engine {
   readonly heldBackoff: HeldBackoff
   readonly lateReleases: LateReleases
   readonly txWatch: TxWatch
+  readonly late: LateStatements
   readonly sharing: Sharing
   readonly seenDone: DoneMemory
 }

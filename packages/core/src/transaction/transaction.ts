@@ -76,8 +76,11 @@ export async function runTransaction(
 function endOf(running: Running, failure: TransactionFailure | undefined): TransactionEnd {
   const { claimed, engine, transaction, unclaimed } = running
   if (failure !== undefined) return { kind: 'failed', failure, claimed, unclaimed, transaction }
-  if (engine.txWatch.onTx !== undefined && transaction.isAmbient !== true)
-    engine.txWatch.committed(claimed.length, transaction.tx)
+  if (engine.txWatch.isWatching)
+    engine.txWatch.committed(claimed.length, {
+      transaction,
+      hasMessages: running.collected !== undefined,
+    })
   return { kind: 'committed', claimed, unclaimed, results: running.results ?? NONE }
 }
 
@@ -287,19 +290,14 @@ function failedStatement(
   return { kind: 'handler', pending, error: late ?? error }
 }
 
-function commit({
-  claimed,
-  collected,
-  driver,
-  engine,
-  texts: stored,
-  transaction,
-}: Running): Promise<CommitAnswer> {
+function commit(running: Running): Promise<CommitAnswer> {
+  const { claimed, collected, driver, engine, texts: stored, transaction } = running
   const texts: ReadonlyMap<EventId, string> = stored ?? NONE
   const recovered: EventId[] = []
   for (const { counted } of claimed) if (counted !== undefined) recovered.push(counted.event.id)
   const { observe, runtime } = engine.options
-  const stores = { results: texts, recovered, sends: collected?.messages }
+  const onLate = engine.late.reporterOf(() => doneOf(running))
+  const stores = { results: texts, recovered, sends: collected?.messages, onLate }
   const next = engine.slots.waiting === 0 ? undefined : nextOf(engine, driver, claimed.length)
   if (observe === undefined) return transaction.commit(stores, next)
   const askedAtMs = runtime.monotonic()
@@ -308,6 +306,14 @@ function commit({
     return answer
   })
 }
+
+/** Events without a key have no id. */
+function doneOf({ claimed, claims }: Running): readonly DoneMember[] {
+  if (claims === 'none') return []
+  return claimed.map((pending) => ({ member: pending.member, attempt: attemptOf(pending) }))
+}
+
+type DoneMember = ReturnType<Parameters<Engine['late']['reporterOf']>[0]>[number]
 
 function commitFailure(
   running: Running,

@@ -218,6 +218,8 @@ function refused({ error, reason }: Of<'dead-letter'>): Outcome {
     case 'attempts-spent':
     case 'no-verdict':
     case 'unknown-type':
+    // Never of a settlement.
+    case 'late-statement':
       return problem('failed')
   }
 }

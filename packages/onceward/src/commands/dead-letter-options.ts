@@ -4,7 +4,7 @@ import { instantMs, notEmpty, wholeNumber } from './command.ts'
 
 const REASONS = [
   ...['fatal', 'attempts-spent', 'no-verdict', 'invalid-payload', 'fingerprint-mismatch'],
-  ...['missing-event-key', 'unknown-type', 'takeover'],
+  ...['missing-event-key', 'unknown-type', 'takeover', 'late-statement'],
 ]
 
 export interface FilterFlags {

@@ -44,6 +44,28 @@ export function replayCommand(end: End): Command {
   })
 }
 
+export function rerunCommand(end: End): Command {
+  const made = command({
+    name: 'rerun',
+    summary: 'Run events again that are done without a statement of their handler',
+    details: [
+      'For the reason late-statement: a statement came after the handler had returned, so it is missing in the effect.',
+      'What the handler has committed happens a second time, so fix the handler and undo that first.',
+    ].join('\n'),
+    rights: RIGHTS,
+    examples: [
+      'dead-letters rerun 0c5d9f52-6f3c-9b3a-2f86-8f5b7a5e6f10 --why "await was missing, nothing was written"',
+      'dead-letters rerun --consumer billing --reason late-statement --why "await was missing" --yes',
+    ],
+  })
+  return withTarget(made)
+    .requiredOption('--why <text>', 'reason, stored in the table audit')
+    .action(async (ids: readonly string[]) => {
+      notEmpty('--why', made.opts<ChangeFlags>().why)
+      end(await withDatabase<ChangeFlags>(made, (work) => change(work, RERUN, ids)))
+    })
+}
+
 export function discardCommand(end: End): Command {
   const made = command({
     name: 'discard',
@@ -73,7 +95,7 @@ export function withTarget(made: Command): Command {
 
 /** What is done with dead letters. */
 export interface Change {
-  readonly verb: 'replay' | 'discard' | 'requeue'
+  readonly verb: 'replay' | 'rerun' | 'discard' | 'requeue'
   /** What has been done, after the count. */
   readonly did: string
   /** How many dead letters are changed at once. */
@@ -84,6 +106,14 @@ export interface Change {
 const REPLAY: Change = {
   ...{ verb: 'replay', did: 'will run again', size: GROUP_SIZE },
   begin: (work) => changesOf(work).replay,
+}
+
+const RERUN: Change = {
+  ...{ verb: 'rerun', did: 'will run again', size: GROUP_SIZE },
+  begin: (work) => {
+    const changes = changesOf(work)
+    return (ids) => changes.rerun(ids, work.options.why ?? '')
+  },
 }
 
 const DISCARD: Change = {
@@ -218,8 +248,9 @@ function showProgress(output: Output, done: number, all: number): void {
 
 const WHY: Readonly<Record<Untouched, string>> = {
   unknown: 'no such dead letter, or it was discarded',
-  done: 'its effect is committed, so another run would repeat it',
+  done: 'its effect is committed, so another run would repeat it: `dead-letters rerun` takes events whose statement came too late',
   'not-dead': 'it waits or runs already',
+  'not-done': 'its effect is not committed: replay it',
   held: 'another process publishes, sends or changes it: try again in 30 s',
   'not-stored':
     "its message was too large to store: move it back from the broker's dead-letter place",

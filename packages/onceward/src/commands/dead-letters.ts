@@ -1,13 +1,13 @@
 import type { Command } from 'commander'
 import { commandGroup, type End } from './command.ts'
-import { discardCommand, replayCommand } from './dead-letters-change.ts'
+import { discardCommand, replayCommand, rerunCommand } from './dead-letters-change.ts'
 import { listCommand, showCommand } from './dead-letters-read.ts'
 import { requeueCommand } from './dead-letters-requeue.ts'
 
 export function deadLettersCommand(end: End): Command {
   const made = commandGroup({
     name: 'dead-letters',
-    summary: 'List, show, replay, requeue and discard dead letters',
+    summary: 'List, show, replay, rerun, requeue and discard dead letters',
     rights: 'onceward_operator.',
     examples: [
       'dead-letters list --consumer billing --since 2h',
@@ -17,8 +17,8 @@ export function deadLettersCommand(end: End): Command {
       'dead-letters discard --consumer billing --reason invalid-payload --why "test data"',
     ],
   })
-  for (const make of [listCommand, showCommand, replayCommand, requeueCommand, discardCommand]) {
-    made.addCommand(make(end))
-  }
+  const read = [listCommand, showCommand]
+  const changing = [replayCommand, rerunCommand, requeueCommand, discardCommand]
+  for (const make of [...read, ...changing]) made.addCommand(make(end))
   return made
 }

@@ -126,6 +126,28 @@ test('a message with another payload is part of the story of its key', async () 
   expect(next).toMatchObject({ kind: 'ack', reason: 'duplicate' })
 })
 
+// Red before: nothing said that the effect of the event is not whole.
+test('an event that is done without a statement of its handler says so, and can run again', async () => {
+  await at.send('late', { cents: 1 })
+  await at.pool.query(
+    `insert into onceward.failed_events (event_id, consumer_id, attempt, reason, error, key, tenant, source, properties, headers, body, body_bytes)
+     select event_id, consumer_id, 1, 'late-statement', 'it came late', 'late', 'acme', '{"broker":"memory","queue":"memory"}', '{}', '{}', '{}', 2
+     from onceward.processed_events where event_id = $1`,
+    [idOf('late')],
+  )
+  const { stdout } = await cli(['explain', '--id', idOf('late')], at)
+  expect(stdout).toContain('state     done, but a statement of its handler came after the commit')
+  expect(stdout).toContain('dead-letters rerun')
+  const doctor = await cli(['doctor'], at)
+  expect(doctor.stdout).toContain('1 event of billing is done without a statement of the handler')
+  expect(await cli(['dead-letters', 'replay', idOf('late')], at)).toMatchObject({ code: 1 })
+  const rerun = ['dead-letters', 'rerun', idOf('late'), '--why', 'await was missing']
+  expect(await cli(rerun, at)).toMatchObject({ code: 0 })
+  expect((await explain('late')).chapters.map(({ what }) => what).join()).toContain(
+    'let it run again',
+  )
+})
+
 test('an event that nobody has heard of is exit code 1', async () => {
   const { code, stdout } = await cli(['explain', 'never', '--consumer', 'nobody'], at)
   expect(code).toBe(1)

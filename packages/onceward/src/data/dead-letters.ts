@@ -1,5 +1,5 @@
 import { messageTypeOf } from '@onceward/core/ports'
-import { escapeText, readNamed, UnreadableError } from '@onceward/postgres/operator'
+import { escapeText, IS_LETTER, readNamed, UnreadableError } from '@onceward/postgres/operator'
 import type { Database, Query } from './database.ts'
 import { ms } from './database.ts'
 
@@ -68,7 +68,7 @@ export interface ErrorGroup {
 }
 
 /** Of events that are being sent back to their queue `p.state` is `w`, and `reason` stays until that is confirmed. */
-const isOpenEvent = "p.state in ('x', 'w') and f.reason is not null and f.discarded_at is null"
+const isOpenEvent = IS_LETTER
 const isOpenRefused = 'not (r.replay and r.parked)'
 
 const line = (row: string): string =>

@@ -43,6 +43,11 @@ export interface RefusedMessage {
   readonly replay: boolean
 }
 
+/** Whether an event is done without a statement of its handler. */
+export function isLate(state: string | undefined, trouble: Trouble | undefined): boolean {
+  return state === 'd' && trouble?.reason === 'late-statement'
+}
+
 export interface AuditEntry {
   readonly atMs: number
   readonly who: string

@@ -1,5 +1,5 @@
 import { isOwnerLive, YOUNG_MS } from '@onceward/core/adapter'
-import type { EventFacts } from './event-facts.ts'
+import { type EventFacts, isLate } from './event-facts.ts'
 
 /** What a guard would answer to the next delivery of an event, and why. Words as in `Settlement`. */
 export interface NextDelivery {
@@ -62,7 +62,7 @@ function byRow(facts: EventFacts): NextDelivery {
   }
   switch (row.state) {
     case 'd':
-      return duplicate('Its effect is committed.')
+      return duplicate(isLate(row.state, trouble) ? LATE : 'Its effect is committed.')
     case 'x':
       return dead(facts)
     case 'w': {
@@ -83,6 +83,8 @@ function byRow(facts: EventFacts): NextDelivery {
   }
 }
 
+const LATE =
+  'Its effect is committed without a statement of its handler. Fix the handler (a forgotten `await`), undo what it has committed, then run `npx onceward dead-letters rerun` with its id; or write what is missing and discard it.'
 const PARKED =
   'It is parked and due: a running guard of the consumer runs it within seconds, with or without a delivery.'
 const OVER = 'The wait after its last attempt is over.'

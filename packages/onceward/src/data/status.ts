@@ -224,7 +224,7 @@ left join (
     ${ms("min(f.next_try) filter (where p.state = 'w')")} as "nextTryMs",
     ${ms("min(f.first_failed_at) filter (where p.state = 'w')")} as "oldestWaitingMs",
     ${ms("max(now() - f.next_try) filter (where p.state = 'w' and f.parked and f.next_try < now())")} as "overdueMs",
-    count(*) filter (where f.last_failed_at > now() - interval '1 hour' and f.error is not null) as failed,
+    count(*) filter (where f.last_failed_at > now() - interval '1 hour' and f.error is not null and p.state <> 'd') as failed,
     ${unpublished("p.state = 'x' and f.reason is not null and not f.published", 'f')}
   from ${quoted}.failed_events f join ${quoted}.processed_events p on p.event_id = f.event_id group by 1
 ) t on t.consumer_id = c.id

@@ -89,8 +89,8 @@ function consumerFindings(
   const { name, dedupWindowMs, overdueMs, unpublishedLate } = consumer
   const about = 'consumers'
   const horizonMs = horizons.get(name) ?? horizons.get('') ?? 0
-  const dead = consumer.dead.reduce((sum, { count }) => sum + count, 0)
-  const oldestMs = Math.min(...consumer.dead.map((each) => each.oldestMs))
+  const late = lettersOf(consumer, true)
+  const dead = lettersOf(consumer, false)
   const silence = silenceOf(consumer, nowMs)
   return [
     ...when(horizonMs > dedupWindowMs, {
@@ -112,13 +112,28 @@ function consumerFindings(
       remedy: `Check the dead-letter queue or topic of ${name}. They are stored, and published when it is back.`,
       ...{ consumer: name, see: 'dead-letters' },
     }),
-    ...when(dead > 0, {
+    ...when(late.count > 0, {
+      ...{ severity: 'error', about },
+      finding: `${counted(late.count, 'event')} of ${name} ${late.count === 1 ? 'is' : 'are'} done without a statement of the handler, which came after the handler had returned, the oldest for ${duration(nowMs - late.oldestMs)}.`,
+      remedy: `Await every call in the handler of ${name}. Then look at \`npx onceward dead-letters list --consumer ${name} --reason late-statement\`, and rerun or discard them.`,
+      ...{ consumer: name, see: 'dead-letters' },
+    }),
+    ...when(dead.count > 0, {
       ...{ severity: 'warning', about },
-      finding: `${counted(dead, 'dead letter')} of ${name} wait for an operator, the oldest for ${duration(nowMs - oldestMs)}.`,
+      finding: `${counted(dead.count, 'dead letter')} of ${name} ${dead.count === 1 ? 'waits' : 'wait'} for an operator, the oldest for ${duration(nowMs - dead.oldestMs)}.`,
       remedy: `Run \`npx onceward dead-letters list --consumer ${name}\`, then replay or discard them.`,
       ...{ consumer: name, see: 'dead-letters' },
     }),
   ]
+}
+
+/** @param late - Those of events that are done without a statement of their handler, or the others. */
+function lettersOf({ dead }: ConsumerStatus, late: boolean): { count: number; oldestMs: number } {
+  const some = dead.filter(({ reason }) => (reason === 'late-statement') === late)
+  return {
+    count: some.reduce((sum, { count }) => sum + count, 0),
+    oldestMs: Math.min(...some.map((each) => each.oldestMs)),
+  }
 }
 
 const LATE_MS = 900_000

@@ -1,6 +1,6 @@
 import { MESSAGE_STATES } from '../render/outbox.ts'
 import { counted } from '../render/units.ts'
-import type { EventFacts, RefusedMessage, Trouble } from './event-facts.ts'
+import { type EventFacts, isLate, type RefusedMessage, type Trouble } from './event-facts.ts'
 import { type NextDelivery, nextDelivery } from './next-delivery.ts'
 
 /** One thing that happened to an event, or will. */
@@ -36,7 +36,10 @@ const LEASE_STATES = {
   x: 'dead',
 } as const
 
-function stateOf({ lease, row }: EventFacts): string {
+function stateOf({ lease, row, trouble }: EventFacts): string {
+  if (isLate(row?.state, trouble)) {
+    return 'done, but a statement of its handler came after the commit and is missing'
+  }
   if (row !== undefined) return STATES[row.state]
   if (lease === undefined || lease === 'forbidden') {
     return 'not known to PostgreSQL: no effect and no trouble'
@@ -76,6 +79,7 @@ export function timelineOf(facts: EventFacts): Timeline {
 /** What operators did, by the word that is stored of it. */
 const ACTIONS: Readonly<Record<string, string>> = {
   replay: 'replayed it',
+  rerun: 'let it run again, although its effect was committed',
   requeue: 'began to send its message back to the queue',
   requeued: 'sent its message back to the queue',
   discard: 'discarded it',
@@ -124,7 +128,7 @@ function troubleEntries(trouble: Trouble, state: string | undefined): readonly T
     chapters.push({ atMs: countedAtMs, what: `attempt ${attempt} began` })
   }
   if (hasFailed) {
-    const what = reason === null ? failureText(trouble) : deadText(trouble, reason)
+    const what = reason === null ? failureText(trouble) : endText(trouble, reason, state)
     chapters.push({
       atMs: trouble.lastFailedAtMs,
       what: `${what}${reason !== null && trouble.published && discardedAtMs === null ? '; published to the dead-letter place' : ''}`,
@@ -151,6 +155,11 @@ const failureText = ({ attempt, noVerdict }: Trouble): string =>
   attempt === 0
     ? 'its last failure before the replay'
     : `its last failure; ${counted(attempt, 'attempt')} so far${withoutResult(noVerdict)}`
+
+const endText = (trouble: Trouble, reason: string, state: string | undefined): string =>
+  isLate(state, trouble)
+    ? 'a statement came after the handler had returned, so the event is done without it (late-statement)'
+    : deadText(trouble, reason)
 
 const deadText = ({ attempt, noVerdict }: Trouble, reason: string): string =>
   attempt === 0

@@ -3,7 +3,7 @@ import { answerWithin, endsWithin, LATE } from '@onceward/core/adapter'
 import type { Savepoint, TransactionStatus } from '@onceward/core/ports'
 import type { CompiledQuery, QueryResult, Transaction } from 'kysely'
 import type { Connection as Wire } from 'pg'
-import type { HeldConnection, SendAnswer } from '../driver/held-connection.ts'
+import type { HeldConnection, OnLate, SendAnswer } from '../driver/held-connection.ts'
 import { type SessionSettings, settingsIn } from '../driver/session-settings.ts'
 import type { StatementConnection } from '../driver/short-transaction.ts'
 import { sqlState } from '../errors.ts'
@@ -194,8 +194,13 @@ export class KyselyHeldConnection<DB> implements HeldConnection<Transaction<DB>>
     return this.#gate.savepoints.current
   }
 
-  close(refusal: () => OncewardError): void {
-    this.#gate.close(refusal)
+  hasSent(): boolean {
+    return this.#gate.hasSent
+  }
+
+  close(refusal: () => OncewardError, late?: OnLate): void {
+    this.#gate.close(refusal, late)
+    if (late !== undefined) this.#statements.logger = undefined
   }
 
   revoke(error: OncewardError): void {

@@ -46,7 +46,9 @@ export class HandleProvider implements ConnectionProvider {
 
   provideConnection<T>(consumer: (connection: DatabaseConnection) => Promise<T>): Promise<T> {
     const refusal = this.#gate.refusal()
-    if (refusal !== undefined) return this.#statements.innerRefused(refusal)
+    if (refusal !== undefined) {
+      return this.#statements.innerRefused({ error: refusal, gate: this.#gate })
+    }
     return this.#statements.inner((statement) =>
       this.#enqueue(() => {
         this.#current = statement

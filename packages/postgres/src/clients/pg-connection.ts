@@ -8,7 +8,7 @@ import { endsWithin, LATE } from '@onceward/core/adapter'
 import type { Runtime, Savepoint, TransactionStatus } from '@onceward/core/ports'
 import type { Pool, PoolClient } from 'pg'
 import type { QueryAnswer } from '../driver/driver.ts'
-import type { HeldConnection, SendAnswer } from '../driver/held-connection.ts'
+import type { HeldConnection, OnLate, SendAnswer } from '../driver/held-connection.ts'
 import type { SessionSettings } from '../driver/session-settings.ts'
 import type { StatementConnection } from '../driver/short-transaction.ts'
 import { toStoreError } from '../errors.ts'
@@ -215,8 +215,13 @@ export class PgHeldConnection<Tx = PoolClient> implements HeldConnection<Tx> {
     return this.#gate.savepoints.current
   }
 
-  close(refusal: () => OncewardError): void {
-    this.#gate.close(refusal)
+  hasSent(): boolean {
+    return this.#gate.hasSent
+  }
+
+  close(refusal: () => OncewardError, late?: OnLate): void {
+    this.#gate.close(refusal, late)
+    if (late !== undefined) this.#statements.logger = undefined
   }
 
   revoke(error: OncewardError): void {

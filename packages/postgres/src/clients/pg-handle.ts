@@ -1,6 +1,5 @@
-import type { OncewardError } from '@onceward/core'
 import type { PoolClient, QueryResult } from 'pg'
-import type { HandlerStatements, Settle } from '../transaction/handler-statements.ts'
+import type { HandlerStatements, Refused, Settle } from '../transaction/handler-statements.ts'
 import type { MappedText, NestedTransactions } from '../transaction/nested-transactions.ts'
 import type { HandleGate } from '../transaction/refusing-handle.ts'
 import type { LibraryControl } from './library-control.ts'
@@ -38,12 +37,12 @@ export function refusingClient(client: PoolClient, parts: HandleParts): PoolClie
     const text = textOf(args[0])
     const answer = library?.answer(text)
     if (answer !== undefined) return answerLocally(answer, args)
-    const closed = gate.refusal()
-    if (closed !== undefined) return refuse(client, { error: closed, text, statements }, args)
+    const closed = gate.refusal(text)
+    if (closed !== undefined) return refuse(client, { error: closed, gate, text, statements }, args)
     const mapped = text === undefined ? undefined : nested.map(text, () => statements.isRunning)
     if (mapped instanceof Error) {
       if (library !== undefined) library.refused ??= mapped
-      return refuse(client, { error: mapped, text, statements }, args)
+      return refuse(client, { error: mapped, gate, text, statements }, args)
     }
     gate.sent(text, mapped?.text)
     const sent = mapped === undefined ? args : mappedArguments(mapped, args)
@@ -143,32 +142,33 @@ function answerLocally(answer: QueryResult, args: readonly unknown[]): unknown {
   return undefined
 }
 
-interface Refused {
-  readonly error: OncewardError
-  readonly text: string | undefined
+interface RefusedCall extends Refused {
   readonly statements: HandlerStatements
 }
 
 /** Refuses as pg does on a dead connection: asynchronously, by promise, callback or event. */
 function refuse(
   client: PoolClient,
-  { error, text, statements }: Refused,
+  { error, gate, text, statements }: RefusedCall,
   args: readonly unknown[],
 ): unknown {
   const [query] = args
   const callback = args.find(isCallback)
   if (isSubmittable(query)) {
     query.callback ??= callback
-    process.nextTick(() => query.handleError?.(error, client.connection))
+    later(gate, () => query.handleError?.(error, client.connection))
     return query
   }
   const configured = (query as QueryLike | undefined)?.callback
   const listener =
     callback ?? (typeof configured === 'function' ? (configured as Callback) : undefined)
-  if (listener === undefined) return statements.refused(error, text)
-  process.nextTick(() => listener(error))
+  if (listener === undefined) return statements.refused({ error, gate, text })
+  later(gate, () => listener(error))
   return undefined
 }
+
+const later = (gate: Refused['gate'], refuse: () => void): void =>
+  process.nextTick(() => gate.whenReported(refuse))
 
 function isSubmittable(query: unknown): query is QueryLike {
   return (

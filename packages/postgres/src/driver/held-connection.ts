@@ -9,6 +9,9 @@ export interface SendAnswer extends QueryAnswer {
   readonly command: string | undefined
 }
 
+/** Takes a statement that came too late; its text is undefined if it is not known. Resolves when that is on record. */
+export type OnLate = (text: string | undefined) => Promise<unknown>
+
 /** A connection taken from the pool for one business transaction. Each client library implements it. */
 export interface HeldConnection<Tx> {
   /** The handler's handle. */
@@ -36,8 +39,14 @@ export interface HeldConnection<Tx> {
   hasChangedSettings(): boolean
   /** The innermost savepoint that the handlers have open. */
   savepoint(): Savepoint | undefined
-  /** From now on `tx` refuses new statements. A second call changes nothing. */
-  close(refusal: () => OncewardError): void
+  /** Whether a handler has sent a statement. */
+  hasSent(): boolean
+  /**
+   * From now on `tx` refuses new statements. A second call changes nothing.
+   *
+   * @param late - Called with each that is refused then, in place of a line in the log.
+   */
+  close(refusal: () => OncewardError, late?: OnLate): void
   /** From now on `tx` starts no statement, including queued ones. A second call changes nothing. */
   revoke(error: OncewardError): void
   /**

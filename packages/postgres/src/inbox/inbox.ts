@@ -44,7 +44,7 @@ import { due, endPublishing, takePublishing } from './publish-dead-letter.ts'
 import { refuse, resolveRefused } from './refused-messages.ts'
 import { type OpenedInbox, open, register } from './register-consumer.ts'
 import { createSweep } from './retention.ts'
-import { bury, fail, release } from './verdicts.ts'
+import { bury, fail, noteLate, release } from './verdicts.ts'
 import { Worker } from './worker.ts'
 
 /** Options of `pgInbox` and `kyselyInbox` that concern the tables. */
@@ -197,6 +197,10 @@ class PostgresSession<Tx> implements InboxSession<Tx> {
 
   release(releases: readonly Release[]): Promise<readonly VerdictAnswer[]> {
     return release(this.#context, releases)
+  }
+
+  noteLate(events: readonly Burial[]): Promise<void> {
+    return noteLate(this.#context, events)
   }
 
   refuse(refusals: readonly Refusal[]): Promise<readonly DeadLetterRef[]> {

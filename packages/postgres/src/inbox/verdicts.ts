@@ -49,6 +49,24 @@ function buryLarge(context: StoringContext, burial: Burial): Promise<readonly Ve
   })
 }
 
+/** Events that are done, with their deliveries, so that an operator can let them run again. */
+export async function noteLate(context: StoringContext, events: readonly Burial[]): Promise<void> {
+  const { driver, maxStoredBytes, statements } = context
+  for (const some of bySize(events)) {
+    const { values } = buryStatement(context, some)
+    const [first] = some
+    if (first !== undefined && isInParts(first.event.delivery, maxStoredBytes)) {
+      await driver.shortTransaction(async (connection) => {
+        const noted = texts(await connection.query(statements.noteLate, values))
+        const { id, delivery } = first.event
+        if (noted.length > 0) await writeBody(context, connection, { kind: 'event', id, delivery })
+      })
+    } else {
+      await driver.query(statements.noteLate, values)
+    }
+  }
+}
+
 export function release(
   context: ConsumerContext,
   releases: readonly Release[],

@@ -4,11 +4,18 @@ import { sqlState } from '../errors.ts'
 import { LOCK_NOT_AVAILABLE } from '../sqlstates.ts'
 import { createStatements, type Statements } from '../statements/index.ts'
 import { toErrorText } from '../statements/text-columns.ts'
-import { actOn, type OperatorReport, type Untouched, UUID } from './operator-actions.ts'
+import {
+  actOn,
+  type Operation,
+  type OperatorReport,
+  type Untouched,
+  UUID,
+} from './operator-actions.ts'
 
 /** Changes of dead letters by their ids. */
 export interface DeadLetterChanges {
   replay(ids: readonly string[]): Promise<OperatorReport>
+  rerun(ids: readonly string[], why: string): Promise<OperatorReport>
   discard(ids: readonly string[], why: string): Promise<OperatorReport>
 }
 
@@ -20,15 +27,25 @@ interface ChangeParts {
 }
 
 export function createChanges({ by, pool, statements }: ChangeParts): DeadLetterChanges {
-  const { discardEvents, discardRefused, replayEvents, replayRefused } = statements
+  const { discardEvents, discardRefused, replayEvents, replayRefused, rerunEvents } = statements
   return {
     replay: (ids) => {
       const change = { events: replayEvents, refused: replayRefused, values: [by] }
       return inGroups({ pool, statements, change }, ids)
     },
+    rerun: (ids, why) => {
+      const values = [by, toErrorText(why) ?? null]
+      const change: Change = { events: rerunEvents, values, takes: 'done' }
+      return inGroups({ pool, statements, change }, ids)
+    },
     discard: (ids, why) => {
       const values = [by, toErrorText(why) ?? null]
-      const change = { events: discardEvents, refused: discardRefused, values }
+      const change: Change = {
+        events: discardEvents,
+        refused: discardRefused,
+        values,
+        takes: 'all',
+      }
       return inGroups({ pool, statements, change }, ids)
     },
   }
@@ -45,8 +62,10 @@ export function deadLetterChanges(
 /** Both statements take ids as `$1`, then `values`. See `replayEvents`. */
 interface Change {
   readonly events: string
-  readonly refused: string
+  /** Left out: it takes no refused messages. */
+  readonly refused?: string
   readonly values: readonly (string | null)[]
+  readonly takes?: Operation['takes']
 }
 
 interface Work {
@@ -101,12 +120,12 @@ async function send(
 ): Promise<readonly string[]> {
   const parameters = [`{${ids.join(',')}}`, ...values]
   const changed = texts(await client.query(events, parameters))
-  if (changed.length === ids.length) return changed
+  if (changed.length === ids.length || refused === undefined) return changed
   return [...changed, ...texts(await client.query(refused, parameters))]
 }
 
 function changeOne({ change, pool, statements }: Work, id: string): Promise<Untouched | undefined> {
   const act = async (client: PoolClientLike): Promise<Untouched | undefined> =>
     (await send(client, change, [id])).length === 0 ? 'held' : undefined
-  return actOn({ pool, statements, act }, id)
+  return actOn({ pool, statements, act, takes: change.takes }, id)
 }

@@ -38,6 +38,7 @@ const REASONS: Readonly<Record<DeadLetterReason, true>> = {
     'missing-event-key': true,
     'unknown-type': true,
     takeover: true,
+    'late-statement': true,
   },
 }
 /** The fields that select dead letters; `limit` does not. */

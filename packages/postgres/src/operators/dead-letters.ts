@@ -52,6 +52,15 @@ export interface DeadLetters {
    */
   replay(target: DeadLetterTarget): Promise<OperatorReport>
   /**
+   * Runs an event again that is done without a statement of its handler (reason `late-statement`): what its handler has
+   * committed then happens a second time, unless you have undone it. Replay never does that. As for the rest, as `replay`.
+   *
+   * @param target - As for `replay`. All others that it selects are left as they are.
+   * @param why - Stored in the table `audit`.
+   * @throws {@link ConfigurationError} as `replay` does; nothing was done.
+   */
+  rerun(target: DeadLetterTarget, why: string): Promise<OperatorReport>
+  /**
    * Discards the dead letter and deletes its delivery. A buried event stays dead, so its copies are settled without a
    * run.
    *
@@ -115,8 +124,12 @@ export function deadLetters(pool: PoolLike, options: DeadLettersOptions = {}): D
       return row !== undefined && isOpen(row) ? stored(pool, statements, row) : undefined
     },
     replay: async (target) => changes.replay(await selected('deadLetters.replay', target)),
+    rerun: async (target, why) => {
+      refuseNoReason('rerun', why)
+      return changes.rerun(await selected('deadLetters.rerun', target), why)
+    },
     discard: async (target, why) => {
-      refuseNoReason(why)
+      refuseNoReason('discard', why)
       return changes.discard(await selected('deadLetters.discard', target), why)
     },
     requeue: async (target, sender) => {
@@ -141,11 +154,11 @@ function refuseOddName(by: unknown): void {
   )
 }
 
-/** A discard cannot be undone, so its audit says why it was made. */
-function refuseNoReason(why: unknown): void {
+/** It cannot be undone, so its audit says why it was made. */
+function refuseNoReason(verb: 'discard' | 'rerun', why: unknown): void {
   if (typeof why === 'string') return
   throw new ConfigurationError(
-    `Expected \`why\` of deadLetters.discard to be a string, got ${why === null ? 'null' : typeof why}. Write \`discard(target, 'test data of a producer')\`.`,
+    `Expected \`why\` of deadLetters.${verb} to be a string, got ${why === null ? 'null' : typeof why}. Write \`${verb}(target, 'test data of a producer')\`.`,
   )
 }
 

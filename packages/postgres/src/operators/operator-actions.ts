@@ -14,10 +14,12 @@ export const UUID: RegExp = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 export type Untouched =
   /** No such dead letter. */
   | 'unknown'
-  /** The effect of the event is committed, so another run would repeat it. */
+  /** The effect of the event is committed, so another run would repeat it: only `rerun` does that. */
   | 'done'
   /** The event is being retried or replayed already. */
   | 'not-dead'
+  /** `rerun`: its effect is not committed. Replay it. */
+  | 'not-done'
   /** Another process is publishing it, for 15 s at most, or its row stayed locked. Try again. */
   | 'held'
   /** Its delivery was too large to store: move it back from the broker's dead-letter place instead. */
@@ -58,11 +60,13 @@ export interface Operation {
   readonly pool: PoolLike
   readonly statements: Statements
   readonly act: Act
+  /** Which letters it takes. `done`: those of events that are done without a statement of their handler. */
+  readonly takes?: 'all' | 'done' | undefined
 }
 
 /** One dead letter in its own transaction, decided by its state under the lock of its row. */
 export async function actOn(operation: Operation, id: string): Promise<Untouched | undefined> {
-  const { pool, statements, act } = operation
+  const { pool, statements, act, takes } = operation
   if (!UUID.test(id)) return 'unknown'
   try {
     return await inTransaction(pool, async (client) => {
@@ -71,6 +75,8 @@ export async function actOn(operation: Operation, id: string): Promise<Untouched
       await client.query(statements.lockRefusedRow, [id])
       const row = await readDeadLetter(client, statements, id)
       if (row === undefined || !isOpen(row)) return whyNot(client, statements, id)
+      const isDone = row.state === 'd'
+      if (takes !== 'all' && isDone !== (takes === 'done')) return isDone ? 'done' : 'not-done'
       if (row.publishing) return 'held'
       if (isOmitted(row)) return 'not-stored'
       return await act(client, row)
@@ -83,12 +89,17 @@ export async function actOn(operation: Operation, id: string): Promise<Untouched
 
 /** Whether an operator can still act on it. */
 export function isOpen(row: DeadLetterRow): boolean {
-  return !row.discarded && (isDeadLetter(row) || isFreed(row))
+  return !row.discarded && (isDeadLetter(row) || isFreed(row) || isLate(row))
 }
 
 /** A requeue of it was begun, and the broker has not confirmed its message. */
 export function isFreed({ kind, parked, reason, replay, state }: DeadLetterRow): boolean {
   return kind === 'event' ? state === 'w' && reason !== null : replay && !parked
+}
+
+/** The event is done without a statement of its handler. */
+function isLate({ reason, state }: DeadLetterRow): boolean {
+  return state === 'd' && reason === 'late-statement'
 }
 
 /** Why an id is not the id of a dead letter: the event may be in another state. */

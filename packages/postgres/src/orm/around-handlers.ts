@@ -109,6 +109,10 @@ class SurroundedTransaction<Inner, Tx> implements InboxTransaction<Tx> {
     return this.#inner.ended?.(thrown)
   }
 
+  hasSent(): boolean | undefined {
+    return this.#inner.hasSent?.()
+  }
+
   hasChangedSettings(): boolean {
     return this.#inner.hasChangedSettings?.() ?? false
   }

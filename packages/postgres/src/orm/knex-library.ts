@@ -47,12 +47,22 @@ async function begin<Row extends NonNullable<unknown>, Result>(
   connection: PoolClient,
 ): Promise<KnexTransaction<Row, Result>> {
   const tx = await knex.transaction({ connection })
+  const { client } = tx as unknown as { readonly client: TransactionClient }
+  const send = client.query
+  // Knex would refuse a statement after the end itself, and the guard would not know of it.
+  client.query = (on, query) =>
+    tx.isCompleted() ? connection.query(query.sql) : send.call(client, on, query)
   return {
     tx: tx as Knex.Transaction<Row, Result>,
     end: (isCommitted) => {
       if (!tx.isCompleted()) void (isCommitted ? tx.commit() : tx.rollback())
     },
   }
+}
+
+/** What Knex sends the statements of a transaction through. */
+interface TransactionClient {
+  query(connection: unknown, query: { readonly sql: string }): Promise<unknown>
 }
 
 /** What is used of Knex's client for PostgreSQL. */

@@ -2,7 +2,7 @@ import type { Logger, OncewardError } from '@onceward/core'
 import { answerWithin, endsWithin, type LATE } from '@onceward/core/adapter'
 import type { Runtime, Savepoint, TransactionStatus } from '@onceward/core/ports'
 import type { Connection, QueryAnswer } from '../driver/driver.ts'
-import type { HeldConnection, SendAnswer } from '../driver/held-connection.ts'
+import type { HeldConnection, OnLate, SendAnswer } from '../driver/held-connection.ts'
 import { losesSession, sqlState } from '../errors.ts'
 import type { PreparedClaim } from '../transaction/claim-answer-sql.ts'
 import type { Isolation } from '../transaction/claim-sql.ts'
@@ -106,8 +106,13 @@ export class OrmConnection<Tx> implements HeldConnection<Tx> {
     return this.#parts.watch.gate.savepoints.current
   }
 
-  close(refusal: () => OncewardError): void {
-    this.#parts.watch.gate.close(refusal)
+  hasSent(): boolean {
+    return this.#parts.watch.gate.hasSent
+  }
+
+  close(refusal: () => OncewardError, late?: OnLate): void {
+    this.#parts.watch.gate.close(refusal, late)
+    if (late !== undefined) this.#parts.watch.logTo(undefined)
   }
 
   revoke(error: OncewardError): void {

@@ -31,13 +31,13 @@ export class StatementWatch {
     while (this.isBusy) await Promise.allSettled(this.#running)
   }
 
-  logTo(logger: Logger): void {
+  logTo(logger: Logger | undefined): void {
     this.#refusals.logger = logger
   }
 
   /** The promise of a statement that is not sent. If nobody awaits it, that is logged: Node would end the process. */
   refuse(refusal: OncewardError, text: string | undefined): Promise<never> {
-    return this.#refusals.refused(refusal, text)
+    return this.#refusals.refused({ error: refusal, gate: this.gate, text })
   }
 
   /** Why a handler's run fails although it has returned. */
@@ -59,7 +59,7 @@ export class StatementWatch {
    * @param text - Undefined if it is not known.
    */
   refusal(text: string | undefined): OncewardError | undefined {
-    const closed = this.gate.refusal()
+    const closed = this.gate.refusal(text)
     if (closed !== undefined) return closed
     const control = text === undefined ? undefined : refusedControls(text)
     if (control === undefined) this.gate.sent(text)

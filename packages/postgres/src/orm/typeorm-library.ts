@@ -50,7 +50,8 @@ export function typeormLibrary<Manager extends object>(
       const started = await start(dataSource, client)
       const { manager } = started.runner
       runners.set(manager, started)
-      return { tx: manager, end: () => void started.runner.release() }
+      // The runner has no connection to give back. Released, it would refuse a late statement before the client sees it.
+      return { tx: manager, end: () => undefined }
     },
     rootWatch: {
       listen: (seen) => {

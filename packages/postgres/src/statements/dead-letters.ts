@@ -84,6 +84,18 @@ export const endedRight = 'published = $3::text::boolean, publisher = null, publ
 /** Assignments of every change that makes a dead letter another one: a late publisher must not mark that one. */
 export const unpublished = 'published = false, publisher = null, publish_until = null'
 
+/**
+ * Whether an event `p` with failures `f` waits for an operator: it is dead, is being sent back to its queue, or is done
+ * without a statement of its handler.
+ */
+export const IS_LETTER: string = `(p.state in ('x', 'w') and f.reason is not null or ${isLate('p', 'f')})
+  and f.discarded_at is null`
+
+/** Whether an event is done without a statement of its handler. */
+export function isLate(event: string, failures: string): string {
+  return `${event}.state = 'd' and ${failures}.reason = 'late-statement'`
+}
+
 /** JSON pairs of both kinds of dead letters. `row` is the alias of the table. */
 const common = (row: string): string => `
   'consumer', c.name, 'key', ${row}.key, 'reason', ${row}.reason, 'error', ${row}.error,

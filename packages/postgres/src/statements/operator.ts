@@ -1,6 +1,7 @@
 import { audit } from './audit.ts'
 import {
   EVENT_DEAD_LETTER,
+  IS_LETTER,
   isBeingPublished,
   REFUSED_DEAD_LETTER,
   unpublished,
@@ -26,6 +27,8 @@ export interface OperatorStatements {
    * Rows that another transaction holds and rows that are not open dead letters are left out, without a wait.
    */
   readonly replayEvents: string
+  /** As `replayEvents`, with `$3` why, for done events without a statement of their handler. */
+  readonly rerunEvents: string
   readonly replayRefused: string
   /**
    * `$1` ids, `$2` who, `$3` why. Deletes the deliveries. The events stay dead, so their copies do not run. Answers the ids
@@ -41,14 +44,14 @@ export function operatorStatements(schema: string): OperatorStatements {
   const events = `${schema}.failed_events f
     join ${schema}.processed_events p on p.event_id = f.event_id
     join ${schema}.consumers c on c.id = f.consumer_id
-    where p.state in ('x', 'w') and f.reason is not null and f.discarded_at is null and $3::text is distinct from 'refused'
+    where ${IS_LETTER} and $3::text is distinct from 'refused'
     and ${filtered('f', 'f.event_id')}`
   const refused = `${schema}.refused_messages r
     join ${schema}.consumers c on c.id = r.consumer_id
     where not (r.replay and r.parked) and $3::text is distinct from 'event' and ${filtered('r', 'r.refused_id')}`
-  const freeEvents = `free as materialized (
+  const freeEvents = (states: string): string => `free as materialized (
   select event_id as id from ${schema}.processed_events
-  where event_id = any($1::text::uuid[]) and state in ('x', 'w') order by event_id for update skip locked
+  where event_id = any($1::text::uuid[]) and state in (${states}) order by event_id for update skip locked
 )`
   const freeRefused = `free as materialized (
   select refused_id as id from ${schema}.refused_messages
@@ -81,11 +84,9 @@ select event_id::text as answer from ${schema}.processed_events where event_id =
 select refused_id::text as answer from ${schema}.refused_messages where refused_id = $1::text::uuid for update`,
 
     replayEvents: `
-with ${freeEvents},
+with ${freeEvents("'x', 'w'")},
 replayed as (
-  update ${schema}.failed_events f set
-    attempt = 0, no_verdict = 0, token = null, counted_at = null, next_try = now(), reason = null,
-    parked = true, alone = true, ${unpublished}
+  update ${schema}.failed_events f set ${replayed}
   from free where f.event_id = free.id and f.reason is not null and f.discarded_at is null and ${isFree('f')}
   returning f.event_id, f.consumer_id
 ),
@@ -93,6 +94,19 @@ waiting as (
   update ${schema}.processed_events p set state = 'w' from replayed where p.event_id = replayed.event_id
 )
 ${audit(schema, 'replay', { from: 'replayed', id: 'event_id' })}`,
+
+    // A trigger of processed_events makes Redis forget what it knows of done events.
+    rerunEvents: `
+with ${freeEvents("'d'")},
+replayed as (
+  update ${schema}.failed_events f set ${replayed}
+  from free where f.event_id = free.id and f.reason = 'late-statement' and f.discarded_at is null and ${isFree('f')}
+  returning f.event_id, f.consumer_id
+),
+waiting as (
+  update ${schema}.processed_events p set state = 'w' from replayed where p.event_id = replayed.event_id
+)
+${audit(schema, 'rerun', { from: 'replayed', id: 'event_id', why: '$3::text' })}`,
 
     replayRefused: `
 with ${freeRefused},
@@ -107,7 +121,7 @@ unread as (
 ${audit(schema, 'replay', { from: 'replayed', id: 'refused_id' })}`,
 
     discardEvents: `
-with ${freeEvents},
+with ${freeEvents("'x', 'w', 'd'")},
 discarded as (
   update ${schema}.failed_events f set
     discarded_at = now(), published = true, publisher = null, publish_until = null, parked = false,
@@ -134,6 +148,10 @@ discarded as (
 ${audit(schema, 'discard', { from: 'discarded', id: 'refused_id', why: '$3::text' })}`,
   }
 }
+
+/** Assignments: the event is parked, due now, with a full set of attempts. */
+const replayed = `attempt = 0, no_verdict = 0, token = null, counted_at = null, next_try = now(), reason = null,
+    parked = true, alone = true, ${unpublished}`
 
 /** It is not being published, and its delivery is stored. */
 const isFree = (row: string): string => `not ${isBeingPublished(row)} and not ${isOmittedBody(row)}`

@@ -10,6 +10,11 @@ export interface VerdictStatements {
   readonly fail: string
   /** `$1`: as `fail`, and `reason` and the stored delivery. State `x`, to be published. */
   readonly bury: string
+  /**
+   * `$1`: as `bury`. For done events, which stay done: a statement of their handler came too late. Answers the ids of
+   * those that are done still.
+   */
+  readonly noteLate: string
   /** `$1`: `id token noVerdict` (0 or 1). Attempt − 1: state `w` due now, or no row. */
   readonly release: string
 }
@@ -58,6 +63,22 @@ noted as (
   on conflict (event_id) do update set ${replaced('excluded.attempt')}
 )
 ${changedIds}`,
+
+    noteLate: `
+with verdict as materialized (select * from json_to_recordset($1::text::json) as v(${BURIAL})),
+done as materialized (
+  select event_id from ${schema}.processed_events
+  where event_id in (select id from verdict) and state = 'd' and consumer_id = $2::text::integer
+  order by event_id for no key update
+)
+insert into ${schema}.failed_events as f (event_id, consumer_id, attempt, reason, error, key, tenant,
+  source, properties, envelope, headers, body, body_bytes, body_parts)
+select id, $2::text::integer, attempt, reason, error, key, tenant,
+  source, decode(properties, 'base64'), decode(envelope, 'base64'), decode(headers, 'base64'),
+  decode(body, 'base64'), "bodyBytes", "bodyParts"
+from verdict join done on event_id = id
+on conflict (event_id) do update set ${replaced('excluded.attempt')}
+returning event_id::text as answer`,
 
     release: `
 ${owned(schema, 'id uuid, token uuid, "noVerdict" integer')},

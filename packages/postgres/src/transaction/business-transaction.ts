@@ -32,6 +32,7 @@ import {
 } from '../errors.ts'
 import { fail, failStatement, verdictAnswers } from '../inbox/verdicts.ts'
 import { commitTexts, isOwnFailure } from './commit-sql.ts'
+import { shown } from './handler-statements.ts'
 import { wakeRelays } from './outbox-wake.ts'
 import { retractText } from './retract-sql.ts'
 import { timeLimitError } from './time-limits.ts'
@@ -86,6 +87,10 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
   #commandsBefore: number | undefined
   #revoked: OncewardError | undefined
   #cancelled: Promise<void> | undefined
+  /** Undefined until that is known. */
+  #isCommitted: boolean | undefined
+  /** Of statements that came while COMMIT was on its way. */
+  #outcome: PromiseWithResolvers<boolean> | undefined
 
   constructor(parts: BusinessParts<Tx>) {
     this.tx = parts.held.tx
@@ -100,6 +105,10 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
 
   outOfTime(error?: unknown): DeadlineExceededError | undefined {
     return timeLimitError(this.#held.endCode() ?? sqlState(error), error)
+  }
+
+  hasSent(): boolean {
+    return this.#held.hasSent()
   }
 
   hasChangedSettings(): boolean {
@@ -123,8 +132,20 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
   }
 
   commit(commit: Commit, next?: NextBegin<Tx>): Promise<CommitAnswer> {
-    this.#held.close(isOver)
+    const { onLate } = commit
+    this.#held.close(isOver, onLate && ((text) => this.#late(onLate, text)))
     return this.#held.isBusy() ? this.#commitLater(commit) : this.#commitNow(commit, next)
+  }
+
+  /** If the transaction is rolled back in the end, the statement is not missing. */
+  async #late(onLate: NonNullable<Commit['onLate']>, text: string | undefined): Promise<void> {
+    if (this.#isCommitted === undefined) this.#outcome ??= Promise.withResolvers()
+    if (this.#isCommitted ?? (await this.#outcome?.promise)) await onLate(shown(text))
+  }
+
+  #settled(isCommitted: boolean): void {
+    this.#isCommitted ??= isCommitted
+    this.#outcome?.resolve(isCommitted)
   }
 
   /** Behind statements that the handler left, nothing else begins. */
@@ -199,6 +220,7 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
     chained: ChainedBegin | undefined,
   ): CommitAnswer {
     const held = this.#held
+    this.#settled(answer !== LATE && answer.command !== 'ROLLBACK')
     if (answer === LATE) {
       held.destroy()
       chained?.stay()
@@ -227,6 +249,7 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
     chained: ChainedBegin | undefined,
   ): Promise<CommitAnswer> {
     chained?.stay()
+    this.#settled(false)
     const completed = (this.#held.commands() ?? 0) - (this.#commandsBefore ?? 0)
     const isOwn = isOwnFailure(texts, completed)
     if (sqlState(error) !== undefined && (await this.#rollBack())) {
@@ -239,6 +262,7 @@ export class BusinessTransaction<Tx> implements InboxTransaction<Tx> {
 
   async rollback(): Promise<void> {
     if (this.#isOver) return
+    this.#settled(false)
     await this.#end()
     const isClean = !this.#held.isBusy() && (await this.#rollBack())
     if (isClean && this.#revoked === undefined) this.#held.release()

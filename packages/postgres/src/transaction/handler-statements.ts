@@ -1,5 +1,6 @@
 import { type Logger, type OncewardError, RetryableError } from '@onceward/core'
 import { sqlState } from '../errors.ts'
+import type { HandleGate } from './refusing-handle.ts'
 import { StatementPromise, type WatchedPromise } from './statement-promise.ts'
 import { statementTokens } from './statement-tokens.ts'
 
@@ -18,6 +19,14 @@ interface Failure extends Statement {
   readonly error: unknown
   isDelivered: boolean
   readonly deliver: (error: unknown) => void
+}
+
+/** A statement that is not sent. */
+export interface Refused {
+  readonly error: OncewardError
+  /** That has refused it. */
+  readonly gate: Pick<HandleGate, 'whenReported'>
+  readonly text: string | undefined
 }
 
 /** Takes the answer to a statement. */
@@ -62,17 +71,17 @@ export class HandlerStatements {
   }
 
   /** The promise of a statement that is not sent. */
-  refused(error: OncewardError, text: string | undefined): Promise<never> {
+  refused({ error, gate, text }: Refused): Promise<never> {
     const promise = new StatementPromise<never>(this, text)
-    this.rejected(promise, error)
+    gate.whenReported(() => this.rejected(promise, error))
     this.#reportLost(promise)
     return promise
   }
 
   /** As {@link refused}, for a library. */
-  innerRefused(error: OncewardError): Promise<never> {
+  innerRefused({ error, gate }: Omit<Refused, 'text'>): Promise<never> {
     if (this.#executing !== undefined) this.#reportLost(this.#executing)
-    return Promise.reject(error)
+    return new Promise((_, reject) => gate.whenReported(() => reject(error)))
   }
 
   #reportLost(promise: WatchedPromise): void {

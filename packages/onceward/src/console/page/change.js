@@ -32,7 +32,7 @@ export const CONSUMERS = {
 const WHY = {
   'no-dead-message': 'it is not dead any more: it was replayed, published or discarded',
   unknown: 'no such dead letter, or it was discarded',
-  done: 'its effect is committed, so another run would repeat it',
+  done: 'its effect is committed, so another run would repeat it: `npx onceward dead-letters rerun` takes events whose statement came too late',
   'not-dead': 'it waits or runs already',
   held: 'another process publishes, sends or changes it: try again in 30 s',
   'not-stored':

@@ -5,7 +5,7 @@ import { count, instant } from './units.js'
 
 const REASONS = [
   ...['fatal', 'attempts-spent', 'no-verdict', 'invalid-payload', 'fingerprint-mismatch'],
-  ...['missing-event-key', 'unknown-type', 'takeover'],
+  ...['missing-event-key', 'unknown-type', 'takeover', 'late-statement'],
 ]
 
 const KINDS = { event: 'buried events', refused: 'refused messages' }
