@@ -140,11 +140,19 @@ export const POSTGRES: Platform = {
 
 /** The newest version that the repository tests of every client. */
 export function newest(name: string): string {
-  const file = new URL('../../package-lock.json', import.meta.url)
-  const lock: Lock = JSON.parse(readFileSync(file, 'utf8'))
-  const version = lock.packages[`node_modules/${name}`]?.version
+  const version = locked(name)
   if (version === undefined) throw new Error(`${name} is not in the lock file.`)
   return version
+}
+
+/** Of a companion. The command line of Prisma is not installed here, and has the version of its client. */
+export const newestBeside = (client: string, companion: string): string =>
+  locked(companion) ?? newest(client)
+
+function locked(name: string): string | undefined {
+  const file = new URL('../../package-lock.json', import.meta.url)
+  const lock: Lock = JSON.parse(readFileSync(file, 'utf8'))
+  return lock.packages[`node_modules/${name}`]?.version
 }
 
 interface Lock {

@@ -11,6 +11,7 @@ import {
   DENO,
   NODES,
   newest,
+  newestBeside,
   POSTGRES,
   TOO_OLD_NODE,
   TYPESCRIPTS,
@@ -82,10 +83,10 @@ function oldestOf({ companions = [], oldest }: Client): readonly string[] {
   )
 }
 
-function newestOf({ companions = [] }: Client): readonly string[] {
+function newestOf({ companions = [], name: client }: Client): readonly string[] {
   return companions
     .map((each) => (typeof each === 'string' ? each : each.name))
-    .map((name) => `${name}@${newest(name)}`)
+    .map((name) => `${name}@${newestBeside(client, name)}`)
 }
 
 function newestTypes({ name }: Client): readonly string[] {
