@@ -220,6 +220,10 @@ class OnKafka {
   @Consume('kafka', { consumer: 'audit', topics: ['orders'] })
   audit(): void {}
 }
+class Routing {
+  @Consume('sqs', { consumer: 'routing', ...place, on: { 'order.placed': {} } } as never)
+  route(): void {}
+}
 @Controller()
 class Api {
   @Consume('sqs', { consumer: 'billing', ...place })
@@ -236,6 +240,11 @@ test.each([
     'a broker that the module does not have',
     { providers: [OnKafka] },
     'OnKafka.audit consumes from the broker `kafka`, which `brokers` of OncewardModule does not have. It has: sqs.',
+  ],
+  [
+    'handlers by type, which Nest would not make',
+    { providers: [Routing] },
+    'Routing.route has the option `on`',
   ],
   [
     'a handler in a controller',

@@ -205,6 +205,11 @@ export class OncewardConsumers implements OnModuleInit, OnApplicationBootstrap, 
     const { nest, options } = this.#parts
     const { isBatch, options: given } = handler.mark
     const { guard, place } = splitOptions(given)
+    if (guard['on'] !== undefined) {
+      throw new ConfigurationError(
+        `${shownHandler(handler)} has the option \`on\`, whose handlers would be none of Nest: write a method with @EventPattern for each type, behind an OncewardStrategy.`,
+      )
+    }
     const call = handlerCall(nest, handler)
     return {
       ...{ name: given.consumer, place, isBatch, broker: this.#brokerOf(handler) },
