@@ -96,8 +96,8 @@ async function create(example: string): Promise<string> {
 
 /** Each commit has its turn with one of them; the commits of a day play all. */
 const names = Object.keys(EXAMPLES)
-// Bun is not installed here.
-const linkable = names.filter((name) => name !== 'bun')
+// Neither Bun nor the generator of Prisma is installed here.
+const linkable = names.filter((name) => name !== 'bun' && name !== 'nest-prisma-sqs')
 const dice = diceOf(Number(process.env['ONCEWARD_E2E_SEED'] ?? process.env['ONCEWARD_COMMIT_SEED']))
 
 test('an example that the commit draws runs against the packed packages', async () => {

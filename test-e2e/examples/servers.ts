@@ -18,6 +18,7 @@ export const EXAMPLES: Readonly<Record<string, readonly Needed[]>> = {
   'sqs-express-orders': ['sqs'],
   'kafka-kysely': ['kafka'],
   'nest-typeorm-kafka': ['kafka'],
+  'nest-prisma-sqs': ['sqs'],
   'rabbitmq-redis': ['rabbitmq', 'redis'],
   'http-hono': [],
   'stripe-webhook': [],

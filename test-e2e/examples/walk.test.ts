@@ -37,7 +37,10 @@ function here(commands: string, base: string, example: string): string {
   return changes.reduce((text, [from, to]) => text.replaceAll(from, to), commands)
 }
 
-test.each(['sqs-express-orders', 'kafka-kysely', 'rabbitmq-redis', 'nest-typeorm-kafka'])(
+test.each([
+  ...['sqs-express-orders', 'kafka-kysely', 'rabbitmq-redis'],
+  ...['nest-typeorm-kafka', 'nest-prisma-sqs'],
+])(
   'README.md leads from the packages to a consumer that survives a SIGKILL in five minutes: %s',
   { timeout: 3 * FIVE_MINUTES },
   async (example) => {

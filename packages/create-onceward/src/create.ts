@@ -110,5 +110,5 @@ export function copyExample(example: Example, folder: string, packages?: string)
   writeFileSync(join(folder, 'package.json'), `${JSON.stringify(manifest, null, 2)}\n`)
   copyFileSync(join(import.meta.dirname, '../template/AGENTS.md'), join(folder, 'AGENTS.md'))
   // Not in the example: npm leaves such files out of packages.
-  writeFileSync(join(folder, '.gitignore'), 'node_modules/\ndist/\n')
+  writeFileSync(join(folder, '.gitignore'), 'node_modules/\ndist/\nsrc/generated/\n')
 }

@@ -1,0 +1,8 @@
+import 'reflect-metadata'
+import { NestFactory } from '@nestjs/core'
+import { AppModule } from './app.ts'
+
+console.log(`worker ${process.pid}`)
+const app = await NestFactory.createApplicationContext(AppModule)
+// SIGTERM and Ctrl-C: what is in hand is finished, and nothing new begun.
+app.enableShutdownHooks()
