@@ -37,6 +37,9 @@ export function fromRun(turn: Turn): void {
     case 'bury':
       storeVerdict(turn, turn.fiber.at)
       break
+    case 'defer':
+      storeDeferral(turn)
+      break
     default:
       release(turn)
   }
@@ -62,7 +65,9 @@ function run(turn: Turn): void {
     find('flaky'),
     find('waits'),
   ]
-  if (failing !== undefined) throws(turn, failing, 'fail')
+  const deferring = find('defers')
+  if (deferring !== undefined) defers(turn, deferring)
+  else if (failing !== undefined) throws(turn, failing, 'fail')
   else if (fatal !== undefined) throws(turn, fatal, 'bury')
   else if (waiting === undefined || state.rows[waiting + 1]?.state === 'done') {
     step(`the handlers of e${events} return, and COMMIT is sent`, (_, fiber) => {
@@ -95,6 +100,56 @@ function throws(
     fiber.at = verdict
   }
   step(`the handler of e${event} throws (${verdict})`, change, isFault)
+}
+
+/** Its word is about its event alone, so it counts also in company. */
+function defers({ step, world }: Turn, event: number): void {
+  step(`the handler of e${event} defers its event`, (_, fiber) => {
+    const now = fiber.part
+    if (now !== null && now.members.length > 1) {
+      const parts = singles(now)
+      const isOf = ({ members: [index = 0] }: (typeof parts)[number]): boolean =>
+        memberOf(fiber, index).event === event
+      fiber.part = parts.find(isOf) ?? null
+      fiber.work.unshift(...parts.filter((each) => !isOf(each)))
+    }
+    fiber.holds = []
+    if (!world.rules.locksToVerdict) fiber.lock = 'none'
+    fiber.at = 'defer'
+  })
+}
+
+/** The attempt is given back, and the deferral counted; after `maxDefers` of them it is a failure. */
+function storeDeferral(turn: Turn): void {
+  const { events, isBlocked, step, world } = turn
+  if (isBlocked) {
+    givesUp(turn)
+    return
+  }
+  step(`stores the deferral of e${events}`, (after, fiber) => {
+    const index = fiber.part?.members[0] ?? 0
+    const member = memberOf(fiber, index)
+    const { event } = member
+    const [row, record] = [rowOf(after, event), recordOf(after, event)]
+    const isClean = fiber.part?.isCounted !== true
+    const isMine = isClean ? row.state === 'absent' : isOwner(after, world, member)
+    if (!isMine) {
+      readAgain(fiber, [index])
+      return advance(fiber, world)
+    }
+    if (row.defers >= world.maxDefers) {
+      fiber.at = 'fail'
+      return
+    }
+    if (!isClean) row.attempt -= 1
+    row.defers += 1
+    record.defers += 1
+    if (record.defers > world.maxDefers) bad('deferred more often than allowed')
+    setState(after, world, event, 'waiting')
+    row.isDue = false
+    member.result = 'defer'
+    advance(fiber, world)
+  })
 }
 
 /** A run that ends without a verdict although the process lives. */
@@ -232,7 +287,8 @@ function release({ events, step, world }: Turn): void {
       if (isLocked(after, event, fiber) || !isOwner(after, world, member)) continue
       if (record.hits > 0) record.hits -= 1
       row.attempt -= 1
-      if (row.attempt > 0 || (world.rules.keepsParked && row.isParked)) {
+      const isDeferred = world.rules.keepsDefers && row.defers > 0
+      if (row.attempt > 0 || isDeferred || (world.rules.keepsParked && row.isParked)) {
         setState(after, world, event, 'waiting')
         row.isDue = true
       } else {

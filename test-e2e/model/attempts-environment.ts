@@ -120,11 +120,17 @@ function ofOperator(state: AttemptsState, { rules }: AttemptsWorld, { add, event
     `operator: replay e${event}`,
     (after) => {
       spend(after, 'replay')
-      const replayed = { state: 'waiting', attempt: 0, isDue: true, isParked: true } as const
+      const replayed = {
+        state: 'waiting',
+        attempt: 0,
+        defers: 0,
+        isDue: true,
+        isParked: true,
+      } as const
       const target = rowOf(after, event)
       Object.assign(target, replayed, { isReplayed: true })
       if (rules.resetsPublished) target.isPublished = false
-      const forgotten = { hits: 0, burns: 0, kills: 0, failures: 0, hasLetter: false }
+      const forgotten = { hits: 0, burns: 0, kills: 0, failures: 0, defers: 0, hasLetter: false }
       Object.assign(recordOf(after, event), forgotten)
       giveToken(after, event)
     },

@@ -47,6 +47,7 @@ export function commit(state: AttemptsState, events: readonly number[]): void {
 
 export const FORGOTTEN = {
   attempt: 0,
+  defers: 0,
   isDue: false,
   isParked: false,
   isPublished: false,

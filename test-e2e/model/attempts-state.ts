@@ -2,6 +2,8 @@ import type { Step } from './explore.ts'
 
 /** What design.md §5 and §6 ask for, each rule under its own name. A world leaves one out, to show what it is for. */
 export interface AttemptsRules {
+  /** An attempt that is given back keeps how often its event was deferred. */
+  readonly keepsDefers: boolean
   /** A count looks at the state again under the row's lock. */
   readonly rechecks: boolean
   /** What `fail`, `bury` and `release` compare before they write. */
@@ -77,13 +79,14 @@ export interface AttemptsFaults {
 
 /**
  * What the handler of an event does: `ok`, `flaky` (fails while faults are left), `fails` (always), `fatal`, `kills` its
- * process, or `waits` in the handler until the next event of the world is done.
+ * process, `waits` in the handler until the next event of the world is done, or `defers` itself each time.
  */
-export type Behaviour = 'ok' | 'flaky' | 'fails' | 'fatal' | 'kills' | 'waits'
+export type Behaviour = 'ok' | 'flaky' | 'fails' | 'fatal' | 'kills' | 'waits' | 'defers'
 
 export interface AttemptsWorld {
   readonly events: readonly Behaviour[]
   readonly maxAttempts: number
+  readonly maxDefers: number
   readonly processes: number
   /** Deliveries that a process runs at the same time. */
   readonly fibers: number
@@ -144,6 +147,7 @@ export interface Fiber {
     | 'unknown'
     | 'fail'
     | 'bury'
+    | 'defer'
     | 'release'
     | 'settle'
   index: number
@@ -157,6 +161,8 @@ export interface Fiber {
 export interface Row {
   state: 'absent' | 'done' | 'running' | 'waiting' | 'dead'
   attempt: number
+  /** How often its handler has deferred it. */
+  defers: number
   isDue: boolean
   isParked: boolean
   isPublished: boolean
@@ -176,6 +182,8 @@ export interface Record {
   burns: number
   kills: number
   failures: number
+  /** Deferrals since the event was delivered, or replayed. */
+  defers: number
 }
 
 export interface Process {
@@ -231,12 +239,13 @@ export function initial({
     rows: each((event) => ({
       state: crashed.includes(event) ? 'running' : 'absent',
       attempt: crashed.includes(event) ? 1 : 0,
+      defers: 0,
       ...{ isDue: false, isParked: false, isPublished: false, isYoung: false, isAhead: false },
       isReplayed: false,
     })),
     records: each((event) => ({
       hits: crashed.includes(event) ? 1 : 0,
-      ...{ effects: 0, hasLetter: false, burns: 0, kills: 0, failures: 0 },
+      ...{ effects: 0, hasLetter: false, burns: 0, kills: 0, failures: 0, defers: 0 },
     })),
     queue: each((event) => (crashed.includes(event) ? [0, 1] : [1, 0])),
     orphans: [],

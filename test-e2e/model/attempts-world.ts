@@ -18,7 +18,7 @@ export const FIRST: AttemptsRules = {
   ...{ buriesLost: false, trustsAnyRow: false },
   ...{ leasesCount: false, leasesKeepDead: false, takesLeaseAttempt: false },
   ...{ parksKnown: true, parksOpen: true },
-  ...{ chains: false, readsTag: true },
+  ...{ chains: false, readsTag: true, keepsDefers: true },
 }
 export const YOUNG: AttemptsRules = { ...FIRST, trustsYoung: true }
 export const POLLED: AttemptsRules = { ...YOUNG, pollerPublishes: true }
@@ -35,7 +35,7 @@ export const CHAINED: AttemptsRules = { ...TEXT, chains: true }
 export const LOCKED: AttemptsRules = { ...FIXED, countsInTransaction: true }
 
 const BEHAVIOURS: Readonly<{ [letter: string]: Behaviour }> = {
-  ...{ O: 'ok', f: 'flaky', F: 'fails', T: 'fatal', K: 'kills', W: 'waits' },
+  ...{ O: 'ok', f: 'flaky', F: 'fails', T: 'fatal', K: 'kills', W: 'waits', d: 'defers' },
 }
 
 /** How a world differs from two processes that run one delivery each. */
@@ -50,7 +50,7 @@ export function world(
   { breaks, isLarge, ...shape }: Shape & Pick<World, 'breaks' | 'isLarge'> = {},
 ): World {
   const model = attempts({
-    ...{ maxAttempts: 2, processes: 2, fibers: 1, isBatch: false, hasLeases: false },
+    ...{ maxAttempts: 2, maxDefers: 2, processes: 2, fibers: 1, isBatch: false, hasLeases: false },
     ...{ mayPark: false },
     ...{ crashed: [], rules, ...shape },
     events: [...events].map((letter) => BEHAVIOURS[letter] ?? 'ok'),
@@ -69,6 +69,7 @@ export const PARKING: Shape = { mayPark: true }
 export const LEASES: Shape = { hasLeases: true }
 export const LEASED_BATCH: Shape = { hasLeases: true, isBatch: true }
 
+export const ENDLESS = 'deferred more often than allowed'
 export const BURIED = 'an innocent event is buried'
 export const UNDONE = 'a committed effect, then another state'
 export const LOST = 'acked and lost'

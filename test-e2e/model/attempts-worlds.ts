@@ -4,6 +4,7 @@ import {
   BURNT,
   CHAINED,
   EARLY,
+  ENDLESS,
   FALSE_LETTER,
   FIXED,
   LEASED_BATCH,
@@ -141,6 +142,18 @@ export const TEXT_WORLDS: readonly World[] = [
     { ...ONE_PROCESS, isLarge: true },
   ),
   world('X23: y redis KO', 'KO', TEXT, { expire: 1, flush: 1 }, { ...LEASED_BATCH, isLarge: true }),
+  // Handlers that defer their events, at most twice. In D5 an attempt that is given back forgets it.
+  world('D1: deferred', 'd', TEXT, { crash: 1, duplicate: 1, drain: 1 }),
+  world('D2: deferred in a batch', 'dO', TEXT, { crash: 1 }, BATCH),
+  world('D3: deferred, with leases', 'd', TEXT, { duplicate: 1, expire: 1 }, LEASES),
+  world('D4: deferred, parked, replayed', 'd', TEXT, { lost: 1, replay: 1 }, PARKING),
+  world(
+    'D5: a release forgets deferrals',
+    'd',
+    { ...TEXT, keepsDefers: false },
+    { drain: 1 },
+    { breaks: ENDLESS },
+  ),
   // Deliveries that are stored, to run later. In P5 and P6 one rule is left out.
   world('P1: parked O', 'O', TEXT, { crash: 1, duplicate: 1, lost: 1 }, PARKING),
   world('P2: parked f', 'f', TEXT, { crash: 1, duplicate: 1, fail: 1 }, PARKING),

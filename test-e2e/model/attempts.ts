@@ -52,6 +52,7 @@ function takeTurn(turn: Turn): void {
     case 'unknown':
     case 'fail':
     case 'bury':
+    case 'defer':
     case 'release':
       fromRun(turn)
       break

@@ -76,6 +76,7 @@ export type {
   MessageCounts,
   NextBegin,
   ParkAnswer,
+  PauseStore,
   Refusal,
   Release,
   Savepoint,
@@ -84,7 +85,7 @@ export type {
   VerdictAnswer,
 } from './model/inbox.ts'
 export type { CollectedMessage } from './model/outbox.ts'
-export type { Pause, PauseStore } from './model/pause.ts'
+export type { Pause } from './model/guard-port.ts'
 export {
   DESTINATION_NAME,
   isDestination,

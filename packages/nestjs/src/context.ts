@@ -47,6 +47,14 @@ export class OncewardContext<Tx = unknown> implements HandlerContext<Tx> {
     return this.#given.outbox
   }
 
+  get defer(): HandlerContext<Tx>['defer'] {
+    return this.#given.defer
+  }
+
+  get pauseFor(): HandlerContext<Tx>['pauseFor'] {
+    return this.#given.pauseFor
+  }
+
   /** The event of this run: of a batch, its first. */
   get event(): GuardEvent<unknown> {
     const [event] = this.events

@@ -20,7 +20,7 @@ export interface HandlerOptions {
 /** How often each behaviour has shown itself; the same for all processes. */
 const wasShown = new WeakMap<Audit, Map<EventId, number>>()
 
-type Context = Pick<HandlerContext<Business | undefined>, 'tx' | 'signal' | 'outbox'>
+type Context = Pick<HandlerContext<Business | undefined>, 'tx' | 'signal' | 'outbox' | 'defer'>
 
 /** What the handler of an event returns. */
 type Result = { readonly of: string }
@@ -43,11 +43,13 @@ export function createHandler(options: HandlerOptions) {
     }
     context.signal.addEventListener('abort', atDeadline)
     if (behaviour.kind === 'swallows') one.failures += 1
+    const isDeferred = { is: false }
     try {
-      await behave(run, behaviour)
-      one.successes += 1
+      await behave({ ...run, isDeferred }, behaviour)
+      if (!isDeferred.is) one.successes += 1
       return resultOf(event.key)
     } catch (error) {
+      if (isDeferred.is) throw error
       // A statement of a transaction that is over says nothing about the event.
       if (!(error instanceof StatementError) || error.code !== '40001') one.failures += 1
       throw error
@@ -62,6 +64,8 @@ interface Run {
   readonly event: GuardEvent<unknown>
   readonly context: Context
   readonly id: EventId
+  /** A run that has deferred its event neither fails nor succeeds. */
+  readonly isDeferred: { is: boolean }
 }
 
 async function behave(run: Run, behaviour: Plan['events'][number]['behaviour']): Promise<void> {
@@ -84,6 +88,16 @@ async function behave(run: Run, behaviour: Plan['events'][number]['behaviour']):
         await run.context.tx?.refuse(behaviour.kind === 'unique' ? '23505' : '40001')
       }
       return effect(run)
+    case 'defers':
+      if (!shows(run, behaviour.times)) return effect(run)
+      if (run.context.tx !== undefined) await effect(run)
+      run.isDeferred.is = true
+      try {
+        return run.context.defer(2_000)
+      } catch (error) {
+        if (behaviour.times === 2) return
+        throw error
+      }
     case 'always-fails':
       if (run.context.tx !== undefined) await effect(run)
       throw new Error('always fails')

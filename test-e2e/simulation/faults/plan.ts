@@ -11,6 +11,8 @@ export type Behaviour =
   | { readonly kind: 'serialization'; readonly times: number }
   /** A unique violation of the business, `times` times. */
   | { readonly kind: 'unique'; readonly times: number }
+  /** Defers the event `times` times, after it has written; every other one catches what `defer` throws. */
+  | { readonly kind: 'defers'; readonly times: number }
   | { readonly kind: 'always-fails' }
   | { readonly kind: 'fatal' }
   /** A statement fails, and the handler goes on as if nothing were. */
@@ -200,7 +202,7 @@ function drawBehaviour(dice: Dice): Behaviour {
     { kind: 'ok' },
     { kind: 'ok' },
     { kind: 'ok' },
-    { kind: 'ok' },
+    { kind: 'defers', times },
     { kind: 'slow', ms: dice.pick([1_000, 4_500, 6_000, 12_000]) },
     { kind: 'flaky', times },
     { kind: 'serialization', times },

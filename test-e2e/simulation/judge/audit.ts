@@ -164,8 +164,9 @@ export class Audit {
 
   failed(failure: Failure): void {
     const { id } = failure.event
-    const { failures } = this.#history.of(id)
-    this.#history.write(id, { failures: failures + 1, dueAtMs: this.nowMs + failure.delayMs })
+    const { failures: before } = this.#history.of(id)
+    const failures = before + (failure.deferral === undefined ? 1 : 0)
+    this.#history.write(id, { failures, dueAtMs: this.nowMs + failure.delayMs })
   }
 
   /** The server ended a silent transaction. */

@@ -57,13 +57,13 @@ export {
   type GuardSettings,
   type HealthPort,
   healthPortOf,
+  type Pause,
   pauseOf,
   portOf,
   type RoutePort,
   type RunHooks,
   routePortOf,
 } from '../model/guard-port.ts'
-export type { Pause } from '../model/pause.ts'
 export type { Release } from '../model/runtime.ts'
 export { isConflict } from '../model/state-machine.ts'
 export {

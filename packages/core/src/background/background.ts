@@ -328,7 +328,9 @@ export class Poller {
   /** An event that got no outcome is still due, so only one that ended is followed by the next poll at once. */
   #ended(id: string, outcome: Outcome): void {
     this.#leave(id)
-    if (outcome.kind === 'failed') this.#parts.wakeIn(outcome.delayMs)
+    if (outcome.kind === 'failed' || outcome.kind === 'deferred') {
+      this.#parts.wakeIn(outcome.delayMs)
+    }
     // The next poll publishes the dead letter.
     if (outcome.kind === 'dead') this.#parts.wake()
     // Not one poll for each event, because each reads all that is due.

@@ -114,7 +114,9 @@ function restore({ options }: Background, event: DueEvent): DueEvent {
 }
 
 /** Outcomes after which an event is not due any more. */
-const ENDS: readonly Outcome['kind'][] = ['processed', 'duplicate', 'unguarded', 'failed', 'dead']
+const ENDS: readonly Outcome['kind'][] = [
+  ...(['processed', 'duplicate', 'unguarded', 'failed', 'deferred', 'dead'] as const),
+]
 
 /**
  * Adds the event to those that run, unless the message was refused again or a later poll tries again. A stored event keeps

@@ -1,7 +1,8 @@
-import { toEpochMs } from '../model/brands.ts'
+import { type EpochMs, toEpochMs } from '../model/brands.ts'
 import { ConsumerPausedError, describeError } from '../model/errors.ts'
+import type { Pause } from '../model/guard-port.ts'
+import type { PauseStore } from '../model/inbox.ts'
 import type { Logger } from '../model/logger.ts'
-import type { Pause, PausedState, PauseStore, Valve } from '../model/pause.ts'
 import type { Runtime } from '../model/runtime.ts'
 
 export interface ValveOptions {
@@ -14,6 +15,13 @@ export interface ValveOptions {
 const LOOK_MS = 1_000
 /** What was not started comes back after this time at the latest, ms: a user's own loop receives it again and again. */
 const BACK_MS = 30_000
+
+/** What is told of a pause. */
+interface Paused {
+  readonly pause: Pause
+  readonly retryAt: EpochMs
+  readonly error: ConsumerPausedError
+}
 
 /** A pause in force. */
 interface Shut {
@@ -28,7 +36,7 @@ interface Shut {
  * The valve of one guard: open, shut, or half open after a pause of a handler has ended by itself, when one call asks
  * whether it is over.
  */
-export class PauseValve implements Valve {
+export class PauseValve {
   readonly #options: ValveOptions
   readonly #listeners = new Set<() => void>()
   isClosed = false
@@ -56,7 +64,7 @@ export class PauseValve implements Valve {
     return this.#controller.signal
   }
 
-  state(): PausedState | undefined {
+  state(): Paused | undefined {
     const shut = this.isOpen ? undefined : this.#shut
     if (shut === undefined) return undefined
     const { runtime } = this.#options

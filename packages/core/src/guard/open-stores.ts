@@ -2,6 +2,7 @@ import { createHeldBackoff } from '../concurrency/backoff.ts'
 import { type Breaker, createBreaker } from '../concurrency/breaker.ts'
 import { createSemaphore } from '../concurrency/semaphore.ts'
 import { track } from '../concurrency/timeout.ts'
+import { LocalDefers } from '../handler/deferral.ts'
 import { watchTx } from '../handler/handler-context.ts'
 import { LateStatements } from '../handler/late-statements.ts'
 import { claimsByNeed } from '../lease/claims-by-need.ts'
@@ -51,6 +52,7 @@ async function open(
   breaker: Breaker,
 ): Promise<OpenStores> {
   const localCounts = new LocalMessageCounts(MOST_COUNTED)
+  const localDefers = new LocalDefers()
   if (options.inbox === undefined) {
     const leases = await openLeases(options)
     if (leases === undefined)
@@ -58,7 +60,7 @@ async function open(
     const secret = new TextEncoder().encode(options.runtime.uuid())
     const slots = createSemaphore(options.concurrency)
     const pausing = options.onStoreDown === 'unguarded' ? leases : withBreaker(leases, breaker)
-    const others = { secret, slots, reads: new Set<never>(), localCounts }
+    const others = { secret, slots, reads: new Set<never>(), localCounts, localDefers }
     return { engine: undefined, known: undefined, leases: pausing, ...others }
   }
   const session = await openInbox(options.inbox, options)
@@ -104,7 +106,8 @@ async function open(
     }),
   }
   const known = new Known(engine.seenDone, leases?.byNeed)
-  return { engine, known, leases, secret: session.secret, slots, reads, localCounts }
+  const { secret } = session
+  return { engine, known, leases, secret, slots, reads, localCounts, localDefers }
 }
 
 /** Without an inbox no event runs while claims get no answer, so consumers pause (design.md §5). */

@@ -22,9 +22,9 @@ import type {
   GuardOutage,
   GuardPort,
   GuardSettings,
+  Pause,
   RunHooks,
 } from '../model/guard-port.ts'
-import type { Pause } from '../model/pause.ts'
 import type { Settlement } from '../model/settlement.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { withItems } from '../receive/marked-items.ts'

@@ -5,6 +5,7 @@ import { toDelivery } from '../memory/index.ts'
 import { InvalidPayloadError } from '../model/errors.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { eventFor, type PendingEvent } from '../transaction/pending-event.ts'
+import { Deferring } from './deferral.ts'
 import { type ContextParts, contextFor, watchTx } from './handler-context.ts'
 
 /** V8 makes the class of an object with a getter of its own anew for every event, which costs some 2 µs. */
@@ -33,7 +34,8 @@ function loggedBy(parts: Pick<ContextParts<undefined>, 'event'>): object | undef
   }
   const handlerLogger = { ...silent, info }
   const options = { consumer: 'billing', handlerLogger } as unknown as ResolvedOptions
-  const run = { tx: undefined, aborting: new AbortController(), deadlineAt: new Date(0) }
+  const deferring = new Deferring(options, () => false)
+  const run = { deferring, tx: undefined, aborting: new AbortController(), deadlineAt: new Date(0) }
   contextFor(options, { ...run, ...parts }).logger.info({ own: 1 }, 'a line')
   return logged
 }

@@ -4,6 +4,7 @@ import { boundLogger } from '../model/logger.ts'
 import type { Outbox } from '../model/outbox.ts'
 import type { HandlerContext } from '../options/options.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
+import type { Deferring } from './deferral.ts'
 import { noOutbox } from './outbox.ts'
 
 /** What one run of the handler gets beside its event. */
@@ -19,6 +20,7 @@ export interface ContextParts<Tx> {
     | undefined
   /** Undefined if it is not watched whether the handler uses `tx`. */
   readonly txWatch?: TxWatch | undefined
+  readonly deferring: Deferring
 }
 
 /** What the log lines of a handler name. */
@@ -35,7 +37,7 @@ interface Bound {
  */
 export function contextFor<Tx>(
   { consumer, handlerLogger, logKeys }: ResolvedOptions,
-  { aborting, deadlineAt, event, outbox = noOutbox, tx, txWatch }: ContextParts<Tx>,
+  { aborting, deadlineAt, deferring, event, outbox = noOutbox, tx, txWatch }: ContextParts<Tx>,
 ): HandlerContext<Tx> {
   const { signal } = aborting
   const bound: Bound = { consumer }
@@ -46,9 +48,12 @@ export function contextFor<Tx>(
   if (logKeys && event !== undefined && event.key !== '') bound.key = event.key
   const logger = boundLogger(handlerLogger, bound)
   const onTx = txWatch?.onTx
-  if (onTx === undefined) return { deadlineAt, tx, signal, logger, outbox }
+  // Handlers take them out of the context.
+  const defer = (ms: number): never => deferring.defer(ms)
+  const pauseFor = (ms: number): never => deferring.pauseFor(ms)
+  if (onTx === undefined) return { deadlineAt, tx, signal, logger, outbox, defer, pauseFor }
   return {
-    ...{ deadlineAt, signal, logger, outbox },
+    ...{ deadlineAt, signal, logger, outbox, defer, pauseFor },
     get tx() {
       onTx()
       return tx

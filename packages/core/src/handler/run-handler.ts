@@ -10,6 +10,7 @@ import type { InboxTransaction } from '../model/inbox.ts'
 import type { Release } from '../model/runtime.ts'
 import type { HandlerContext } from '../options/options.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
+import { Deferring } from './deferral.ts'
 import { type ContextParts, contextFor, type TxWatch } from './handler-context.ts'
 import type { RunOutbox } from './outbox.ts'
 
@@ -20,6 +21,8 @@ export type HandlerEnd =
   /** The handler ran past its deadline. It may still run, but its transaction handle refuses. */
   | { readonly kind: 'deadline'; readonly error: DeadlineExceededError }
   | { readonly kind: 'lease-lost'; readonly error: LeaseLostError }
+  /** The handler asked to come back later: whatever it returned or threw, nothing of it may stay. */
+  | { readonly kind: 'deferred'; readonly delayMs: number }
   /** A drain ran out of time. `ended`: the handler has stopped. */
   | { readonly kind: 'drained'; readonly ended: boolean }
 
@@ -136,6 +139,7 @@ class WatchedRun {
   readonly #aborting = new AbortController()
   readonly #stopListening: (() => void) | undefined
   #stopGrace: (() => void) | undefined
+  readonly #deferring: Deferring
   #outbox: RunOutbox | undefined
   #isOver = false
   #isDrained = false
@@ -149,6 +153,7 @@ class WatchedRun {
     this.#scope = scope
     this.#deadline = deadline
     this.#onEnd = onEnd
+    this.#deferring = new Deferring(scope.options, () => this.#isOver)
     // Only the hook reads how long the handler ran.
     this.#startedAtMs = observe === undefined ? undefined : runtime.monotonic()
     this.#stopListening =
@@ -197,7 +202,7 @@ class WatchedRun {
     const { options, transaction, txWatch } = this.#scope
     const deadlineAt = new Date(this.#deadline.wallMs)
     const run = { tx: transaction?.tx, txWatch, aborting: this.#aborting, deadlineAt, event }
-    return contextFor(options, { ...run, outbox: this.#outbox })
+    return contextFor(options, { ...run, outbox: this.#outbox, deferring: this.#deferring })
   }
 
   passDeadline(): void {
@@ -245,7 +250,10 @@ class WatchedRun {
     const startedAtMs = this.#startedAtMs
     const handlerMs =
       startedAtMs === undefined ? undefined : this.#scope.options.runtime.monotonic() - startedAtMs
-    this.#onEnd({ ...how, handlerMs })
+    const { delayMs } = this.#deferring
+    const isDeferred = delayMs !== undefined && (how.kind === 'returned' || how.kind === 'threw')
+    const end: HandlerEnd = isDeferred ? { kind: 'deferred', delayMs } : how
+    this.#onEnd({ ...end, handlerMs })
   }
 }
 

@@ -1,7 +1,9 @@
 import { ConfigurationError, describeError, StoreUnavailableError } from '../model/errors.ts'
+import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import { failureOutcome } from '../settlement/retry-rule.ts'
+import type { LocalDefers } from './deferral.ts'
 import type { HandlerEnd } from './run-handler.ts'
 
 type Abandoned = Extract<Outcome, { kind: 'abandoned' }>
@@ -25,13 +27,22 @@ export function outcomeWithoutVerdict(end: NoVerdict): Abandoned {
   }
 }
 
+/** A run of which no inbox keeps anything. */
+interface UnrecordedRun {
+  readonly options: ResolvedOptions
+  readonly member: InFlightEvent
+  readonly attempt: number
+  readonly defers: LocalDefers
+}
+
 /** The outcome of a handler that has not returned and had no transaction. Only the outcome records its failure. */
 export function outcomeOfHandler(
-  options: ResolvedOptions,
+  { attempt, defers, member, options }: UnrecordedRun,
   end: Exclude<HandlerEnd, { kind: 'returned' }>,
-  attempt: number,
 ): Outcome {
   switch (end.kind) {
+    case 'deferred':
+      return defers.outcomeOf(options, member, { attempt, delayMs: end.delayMs })
     case 'drained':
     case 'lease-lost':
       return outcomeWithoutVerdict(end)

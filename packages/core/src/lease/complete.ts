@@ -65,6 +65,7 @@ function tellStore(
     case 'unguarded':
     case 'in-progress':
     case 'not-due':
+    case 'deferred':
     case 'conflict':
     case 'not-stored':
     case 'after-commit-failed':

@@ -112,7 +112,12 @@ export class Attempts {
     // After a clean run: like `insert … on conflict do nothing`.
     const isHeld = this.#tables.locks.holderOf(event.id) !== undefined
     if (verdict.token === undefined && isHeld) return 'lost'
-    const failed = { error: toErrorText(error), lastFailedAt: this.#tables.now() }
+    const text = toErrorText(error)
+    // A deferral has no error, and the one before it stays.
+    const failed = {
+      ...(text === undefined ? {} : { error: text }),
+      lastFailedAt: this.#tables.now(),
+    }
     return this.#step(event, verdict, failed)
   }
 

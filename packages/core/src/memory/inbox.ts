@@ -8,6 +8,7 @@ import type {
 } from '../model/dead-letter.ts'
 import { isError, StoreUnavailableError } from '../model/errors.ts'
 import type { OffsetStore } from '../model/fence.ts'
+import type { Pause } from '../model/guard-port.ts'
 import type {
   BeginRequest,
   Begun,
@@ -23,13 +24,13 @@ import type {
   Known,
   MessageCounts,
   ParkAnswer,
+  PauseStore,
   Refusal,
   Release,
   SweepStep,
   VerdictAnswer,
 } from '../model/inbox.ts'
 import type { CollectedMessage } from '../model/outbox.ts'
-import type { Pause, PauseStore } from '../model/pause.ts'
 import { fromJsonText } from '../support/json-text.ts'
 import { Attempts } from './attempts.ts'
 import { memoryOffsets } from './offsets.ts'

@@ -1,4 +1,5 @@
-import type { Pause, PauseStore } from '../model/pause.ts'
+import type { Pause } from '../model/guard-port.ts'
+import type { PauseStore } from '../model/inbox.ts'
 import type { MemoryTables } from './tables.ts'
 
 interface PauseRow {

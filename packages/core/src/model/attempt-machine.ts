@@ -8,7 +8,7 @@
  */
 
 import type { OwnerToken } from './brands.ts'
-import type { CountAnswer, Known, ParkAnswer, Release, VerdictAnswer } from './inbox.ts'
+import type { CountAnswer, Failure, Known, ParkAnswer, Release, VerdictAnswer } from './inbox.ts'
 import type { DeadLetterReason } from './settlement.ts'
 
 /** A running row that was counted more recently belongs to a live owner, even if the row is not locked. */
@@ -94,6 +94,8 @@ export interface Troubled extends Publication {
   readonly attempt: number
   /** Runs without a verdict that were recorded by a living process. */
   readonly noVerdicts: number
+  /** How often its handler has deferred it. Left out: never. */
+  readonly defers?: number | undefined
   readonly token?: OwnerToken | undefined
   readonly countedAtMs: number
   readonly nextTryAtMs: number
@@ -113,7 +115,7 @@ interface Verdict {
 interface Commands {
   readonly suspect: { readonly token: OwnerToken }
   readonly count: { readonly token: OwnerToken } & Omit<CountRequest, 'noVerdicts'>
-  readonly fail: Verdict & { readonly delayMs: number }
+  readonly fail: Verdict & Pick<Failure, 'delayMs' | 'deferral'>
   readonly bury: Verdict & { readonly reason: DeadLetterReason }
   readonly release: Pick<Release, 'as' | 'token'>
   readonly park: { readonly isConflict: boolean }
@@ -182,10 +184,14 @@ const countNext: Take<Troubled, 'count'> = (state, { token, ...request }, nowMs)
 /** What is remembered after a command that is obeyed. */
 type Become<C> = (before: Troubled, command: C, nowMs: number) => Remembered
 
-const toWaiting: Become<{ readonly delayMs: number }> = (before, { delayMs }, nowMs) => ({
-  ...{ ...before, ...JUDGED },
-  ...{ kind: 'waiting', nextTryAtMs: nowMs + delayMs },
-})
+const toWaiting: Become<Pick<Failure, 'delayMs' | 'deferral'>> = (before, command, nowMs) => {
+  const { deferral, delayMs } = command
+  const kind = 'waiting' as const
+  const waiting = { ...before, ...JUDGED, kind, nextTryAtMs: nowMs + delayMs }
+  if (deferral === undefined) return waiting
+  const { attempt, defers = 0 } = before
+  return { ...waiting, attempt: Math.max(0, attempt - 1), defers: defers + 1 }
+}
 
 const toDead: Become<{ readonly reason: DeadLetterReason }> = (before, { reason }) => ({
   ...{ ...before, ...JUDGED, ...UNPUBLISHED },
@@ -209,11 +215,22 @@ const mine =
       ? { answer: 'recorded', next: become(state, command, nowMs) }
       : lost()
 
+/** Deferrals are bounded in the life of an event. */
+const orSpent =
+  (take: Take<Troubled, 'fail'>): Take<Troubled, 'fail'> =>
+  (state, command, nowMs) => {
+    const { defers = 0, token } = state
+    const { deferral } = command
+    const isSpent = deferral !== undefined && defers >= deferral.most && token === command.token
+    return isSpent ? { answer: 'spent' } : take(state, command, nowMs)
+  }
+
 const giveBack: Become<AttemptCommand<'release'>> = (state, { as }, nowMs) => {
   const isUnproven = as === 'no-verdict'
   const attempt = Math.max(0, state.attempt - 1)
   const noVerdicts = state.noVerdicts + (isUnproven ? 1 : 0)
-  if (attempt === 0 && noVerdicts === 0 && !state.parked) return { kind: 'absent' }
+  const isNew = attempt === 0 && noVerdicts === 0 && (state.defers ?? 0) === 0
+  if (isNew && !state.parked) return { kind: 'absent' }
   const alone = state.alone || isUnproven
   return {
     ...{ ...state, kind: 'waiting', token: undefined },
@@ -241,7 +258,7 @@ export type AttemptMachine = {
 export const ATTEMPTS: AttemptMachine = {
   //         suspect              count             fail                    bury                 release                  park
   absent:  { suspect: countFirst, count: changed,   fail: first(toWaiting), bury: first(toDead), release: lost,           park: parkNew },
-  running: { suspect: changed,    count: countNext, fail: mine(toWaiting),  bury: mine(toDead),  release: mine(giveBack), park: parkToo },
+  running: { suspect: changed,    count: countNext, fail: orSpent(mine(toWaiting)), bury: mine(toDead), release: mine(giveBack), park: parkToo },
   waiting: { suspect: changed,    count: countNext, fail: lost,             bury: lost,          release: lost,           park: parkToo },
   done:    { suspect: changed,    count: changed,   fail: lost,             bury: lost,          release: lost,           park: known },
   dead:    { suspect: changed,    count: changed,   fail: lost,             bury: lost,          release: lost,           park: known },

@@ -4,7 +4,6 @@ import type { Delivery, DeliverySource } from './delivery.ts'
 import { ConfigurationError } from './errors.ts'
 import type { PartitionAnswer, PartitionClaim } from './fence.ts'
 import type { Logger } from './logger.ts'
-import type { Pause } from './pause.ts'
 import type { Runtime } from './runtime.ts'
 import type { DeferCause, Settlement } from './settlement.ts'
 
@@ -97,6 +96,16 @@ export interface RunHooks extends ProcessOptions {
    * and a message that it cannot hold is deferred.
    */
   readonly hasDeadLetterPlace?: boolean | undefined
+}
+
+/** Why a consumer starts nothing (design.md §17). */
+export interface Pause {
+  /** `operator`: from outside. `handler`: `context.pauseFor`. `guard`: the guard itself, and nobody but an operator ends it. */
+  readonly source: 'operator' | 'handler' | 'guard'
+  readonly by?: string | undefined
+  readonly why?: string | undefined
+  /** Milliseconds until it ends by itself. Undefined: somebody has to resume the consumer. */
+  readonly forMs?: number | undefined
 }
 
 export type DeadLetterAnswer =

@@ -3,10 +3,10 @@ import type { DeadLetterRef, PublishingEnd, PublishingRight } from './dead-lette
 import type { Delivery } from './delivery.ts'
 import type { DeadlineExceededError, OncewardError } from './errors.ts'
 import type { FenceMove, OffsetStore } from './fence.ts'
+import type { Pause } from './guard-port.ts'
 import type { InboxFigures, PoolUse } from './guard-reading.ts'
 import type { Logger } from './logger.ts'
 import type { CollectedMessage } from './outbox.ts'
-import type { PauseStore } from './pause.ts'
 import type { Runtime } from './runtime.ts'
 import type { DeadLetterReason } from './settlement.ts'
 
@@ -255,6 +255,11 @@ interface Verdict {
 export interface Failure extends Verdict {
   /** Milliseconds until the next attempt is due. */
   readonly delayMs: number
+  /**
+   * The handler asked to come back later: the attempt is given back and the deferral counted. After `most` of them the
+   * answer is `spent`, and nothing changes.
+   */
+  readonly deferral?: { readonly most: number } | undefined
 }
 export interface Burial extends Verdict {
   readonly reason: DeadLetterReason
@@ -265,8 +270,11 @@ export interface Release {
   /** `given-back`: attempt − 1, due now. `no-verdict`: the same, and the run is counted separately. */
   readonly as: 'given-back' | 'no-verdict'
 }
-/** `lost`: the row has another owner now, and nothing changed. */
-export type VerdictAnswer = 'recorded' | 'lost'
+/**
+ * `lost`: the row has another owner now, and nothing changed. `spent`, of a deferral: the event was deferred too often, and
+ * nothing changed.
+ */
+export type VerdictAnswer = 'recorded' | 'lost' | 'spent'
 
 /** A refused message. It never changes the state of the event that has the same key. */
 export interface Refusal {
@@ -294,6 +302,16 @@ export interface DueEvent {
   readonly delivery: Delivery
   /** The stored identity. Undefined for refused messages, which are identified again. */
   readonly identity?: Omit<IdentifiedEvent, 'delivery'> | undefined
+}
+
+/** Where the pauses of a consumer are kept for all its processes. */
+export interface PauseStore {
+  /** The pause in force, with the time that is left of it on the store's clock. One statement. */
+  read(): Promise<Pause | undefined>
+  /** Stores a pause of this process, unless one that lasts longer is in force. */
+  write(pause: Pause): Promise<void>
+  /** Ends the pause. */
+  end(): Promise<void>
 }
 
 /** An inbox as one guard uses it. All methods except those of the transaction are short transactions of their own. */

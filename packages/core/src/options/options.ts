@@ -18,6 +18,24 @@ export interface HandlerContext<Tx> {
   readonly logger: Logger
   /** Sends messages with the commit of the event. Refuses without an inbox. */
   readonly outbox: Outbox
+  /**
+   * Ends the run: nothing of it is committed, and the event comes back after `ms` milliseconds without an attempt. At most
+   * `maxDefers` times in the life of an event; then it counts as a failed attempt. Throws, so nothing after it runs; a
+   * handler that catches what is thrown is rolled back all the same. What is no number from 0 up means the back-off of the
+   * first retry. At most a day. The handler of `createBatchGuard` defers all of its events.
+   *
+   * @example
+   * ```ts
+   * const response = await fetch(url, { signal })
+   * if (response.status === 429) defer(1_000 * Number(response.headers.get('retry-after')))
+   * ```
+   */
+  readonly defer: (ms: number) => never
+  /**
+   * Like `defer`, and pauses the consumer for that time: in this process at once, and in the others within seconds if the
+   * inbox is in PostgreSQL. Afterwards a single event asks whether the pause is over. For a supplier that refuses everyone.
+   */
+  readonly pauseFor: (ms: number) => never
 }
 
 /**
@@ -200,6 +218,8 @@ export interface CommonOptions<Payload, Decoded> {
    * 250, too short for waiting copies to exhaust the pool.
    */
   readonly claimWaitMs?: number | undefined
+  /** How often a handler may defer one event (`context.defer`) before that counts as a failed attempt. Default: 100. */
+  readonly maxDefers?: number | undefined
   /** Waits between half of `baseMs` × 2ⁿ and the whole, never more than `maxMs`. Defaults: 10 attempts, 1 000 and 300 000 ms. */
   readonly retry?:
     | {
@@ -398,6 +418,7 @@ export interface Defaults {
   readonly leaseMs: number
   readonly deadlineMs: number
   readonly claimWaitMs: number
+  readonly maxDefers: number
   readonly retry: { readonly attempts: number; readonly baseMs: number; readonly maxMs: number }
   readonly maxInflatedBytes: number
   readonly fingerprint: 'body'

@@ -2,7 +2,6 @@ import type { EventId } from '../model/brands.ts'
 import type { Inbox } from '../model/inbox.ts'
 import type { LeaseStore } from '../model/lease-store.ts'
 import type { Logger } from '../model/logger.ts'
-import type { Valve } from '../model/pause.ts'
 import type { Runtime } from '../model/runtime.ts'
 import type {
   CommonOptions,
@@ -12,6 +11,7 @@ import type {
   Resolver,
   RoutingOptions,
 } from './options.ts'
+import type { Valve } from './valve.ts'
 
 type Common = CommonOptions<unknown, unknown>
 type Every = Common &

@@ -236,6 +236,14 @@ export const OPTIONS: OptionTable = {
     meaning:
       'Longest wait for an event that another process is running, before the delivery is deferred.',
   },
+  maxDefers: {
+    type: 'integer',
+    unit: 'deferrals',
+    default: 100,
+    rule: integer(0, 1_000_000, 'It counts deferrals of one event.'),
+    meaning:
+      'How often a handler may defer one event with `context.defer` or `context.pauseFor`. Each further deferral counts as a failed attempt. 100: an event that is deferred each time ends too. [Coming back later](operations.md#coming-back-later).',
+  },
   onMissingKey: {
     type: "'dead-letter' | 'position' | 'unguarded'",
     default: 'dead-letter',

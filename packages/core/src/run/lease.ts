@@ -125,7 +125,7 @@ async function runHandlerOf(
   const outcome =
     end.kind === 'returned'
       ? await completeLeased(leases, member, end.value as Takeover)
-      : outcomeOfHandler(options, end, attempt)
+      : outcomeOfHandler({ options, member, attempt, defers: stores.localDefers }, end)
   return { outcome, handlerMs: end.handlerMs, isDecided }
 }
 

@@ -48,7 +48,13 @@ export async function runUnclaimed(processing: Processing, member: InFlightEvent
     const outcome: Outcome =
       end.kind === 'returned'
         ? { kind: 'unguarded', result: end.value as Json | undefined }
-        : outcomeOfHandler(optionsOf(processing.options, member), end, attemptWithoutRecord(member))
+        : outcomeOfHandler(
+            {
+              ...{ member, options: optionsOf(processing.options, member) },
+              ...{ attempt: attemptWithoutRecord(member), defers: processing.stores.localDefers },
+            },
+            end,
+          )
     return { outcome, handlerMs: end.handlerMs }
   } finally {
     permit.release()
@@ -71,7 +77,7 @@ async function runInTransaction(run: UnclaimedRun, engine: Engine): Promise<RunE
       ...{ members: [pending], claim: { kind: 'none' }, waitMs: 0, signals, hold },
     })
     if (!hasStoreFailed(ended)) engine.breaker.succeeded()
-    outcome = await outcomeOf(engine, pending, ended)
+    outcome = await outcomeOf(processing, engine, { pending, ended })
   } catch (error) {
     outcome = storeFailure(processing, error)
   }
@@ -79,9 +85,9 @@ async function runInTransaction(run: UnclaimedRun, engine: Engine): Promise<RunE
 }
 
 async function outcomeOf(
+  { options, stores }: Processing,
   engine: Engine,
-  pending: PendingEvent,
-  ended: TransactionEnd,
+  { ended, pending }: { readonly pending: PendingEvent; readonly ended: TransactionEnd },
 ): Promise<Outcome> {
   const { id } = pending.member.event
   switch (ended.kind) {
@@ -93,6 +99,10 @@ async function outcomeOf(
       return { kind: 'in-progress', delayMs: engine.heldBackoff.nextMs(id), cause: 'deadline' }
     case 'failed':
       await ended.transaction.rollback()
+      if (ended.failure.kind === 'deferred') {
+        const deferral = { attempt: attemptOf(pending), delayMs: ended.failure.delayMs }
+        return stores.localDefers.outcomeOf(options, pending.member, deferral)
+      }
       return failureOf(engine, pending, ended.failure)
     case 'held':
     case 'none':
@@ -105,7 +115,7 @@ async function outcomeOf(
 function failureOf(
   { heldBackoff, options }: Engine,
   pending: PendingEvent,
-  failure: TransactionFailure,
+  failure: Exclude<TransactionFailure, { kind: 'deferred' }>,
 ): Outcome {
   switch (failure.kind) {
     case 'handler':

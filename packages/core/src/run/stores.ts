@@ -1,4 +1,5 @@
 import type { Semaphore } from '../concurrency/semaphore.ts'
+import type { LocalDefers } from '../handler/deferral.ts'
 import type { Leases } from '../lease/claim.ts'
 import type { WatchedLeases } from '../lease/shared-lease-store.ts'
 import type { LocalMessageCounts } from '../support/message-counts.ts'
@@ -33,4 +34,6 @@ interface OpenedStores {
   readonly reads: ReadonlySet<Promise<unknown>>
   /** Counts of failed reads where no inbox keeps them: of this process alone. */
   readonly localCounts: LocalMessageCounts
+  /** Counts of deferrals where no inbox keeps them: of this process alone. */
+  readonly localDefers: LocalDefers
 }

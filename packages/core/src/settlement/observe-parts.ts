@@ -63,6 +63,7 @@ const RANK = {
   // The earliest of these decides.
   'in-progress': 1,
   'not-due': 1,
+  deferred: 1,
   failed: 1,
   'after-commit-failed': 1,
   'not-stored': 1,

@@ -133,6 +133,7 @@ const LINES: { readonly [Kind in Outcome['kind']]: Line } = {
   unguarded: SETTLED,
   'in-progress': SETTLED,
   'not-due': SETTLED,
+  deferred: ['info', 'the handler deferred its event'],
   'store-down': SETTLED,
   failed: ['warn', 'handler failed, the event is retried'],
   'after-commit-failed': [

@@ -40,6 +40,13 @@ export type Outcome =
       /** The event was dead-lettered by an earlier delivery, so this delivery is not counted again. */
       readonly repeated?: true | undefined
     }
+  /** The handler asked to come back later. No attempt is counted. */
+  | {
+      readonly kind: 'deferred'
+      readonly attempt: number
+      readonly delayMs: number
+      readonly cause: DeferCause
+    }
   /** The effect is committed. The redelivery is a duplicate, and calls `afterCommit` again. */
   | {
       readonly kind: 'after-commit-failed'
@@ -101,6 +108,7 @@ const SETTLEMENTS = {
   unguarded: () => ({ kind: 'ack', by: 'unguarded' }),
   'in-progress': (outcome, runtime) => defer('in-progress', outcome, runtime),
   'not-due': (outcome, runtime) => defer('not-due', outcome, runtime),
+  deferred: (outcome, runtime) => defer('not-due', outcome, runtime),
   failed: (outcome, runtime) => ({ ...defer('failed', outcome, runtime), error: outcome.error }),
   'after-commit-failed': (outcome, runtime) => ({
     ...defer('failed', outcome, runtime),
@@ -162,6 +170,7 @@ const STOPS_LANE = {
   unguarded: false,
   'in-progress': true,
   'not-due': true,
+  deferred: true,
   failed: true,
   'after-commit-failed': true,
   dead: false,
@@ -181,6 +190,7 @@ export function laneFollowerOutcome(leader: Outcome): Outcome {
   const cause = 'lane-waits'
   switch (leader.kind) {
     case 'failed':
+    case 'deferred':
     case 'after-commit-failed':
     case 'not-stored':
       return { kind: 'not-due', delayMs: leader.delayMs, cause }
@@ -211,6 +221,7 @@ export function copyOutcome(leader: Outcome): Outcome {
     case 'dead':
       return { ...leader, repeated: true }
     case 'failed':
+    case 'deferred':
     case 'after-commit-failed':
     case 'not-stored':
     case 'conflict':

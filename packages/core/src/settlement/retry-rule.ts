@@ -72,6 +72,14 @@ export function decideRetry(
   return { kind: 'retry', delayMs: retryDelayMs(options, attempt, error) }
 }
 
+/** The outcome of a run whose handler asked to come back later. */
+export const deferredOutcome = (
+  attempt: number,
+  delayMs: number,
+): Extract<Outcome, { kind: 'deferred' }> => ({
+  ...{ kind: 'deferred', attempt, delayMs, cause: 'deferred-by-handler' },
+})
+
 /** A failure that is given back to its caller: due at once, and recorded nowhere. */
 export function callerFailure(
   attempt: number,

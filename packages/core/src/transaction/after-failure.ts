@@ -6,7 +6,7 @@ import { type Batch, deferAll, endAll, endEvent } from './batch-state.ts'
 import type { Engine } from './engine.ts'
 import type { PendingEvent } from './pending-event.ts'
 import type { TransactionEnd, TransactionFailure } from './transaction-end.ts'
-import { recordFailure, releaseRuns } from './verdict.ts'
+import { recordDeferral, recordFailure, releaseRuns } from './verdict.ts'
 
 /** Wait for the row of one event whose batch was blocked by a held row, ms. */
 export const SINGLE_WAIT_MS = 50
@@ -62,6 +62,7 @@ export async function afterFailure(queue: BisectQueue, end: Failed): Promise<voi
   if (failure.kind === 'handler' && only !== undefined) {
     return endFailed(queue.batch, only, { transaction, error: failure.error })
   }
+  if (failure.kind === 'deferred') return afterDeferral(queue, end, failure)
   await transaction.rollback()
   switch (failure.kind) {
     case 'handler':
@@ -94,15 +95,36 @@ function keepApart({ options, sharing }: Engine): void {
   sharing.apartUntilMs = nowMs + APART_MS
 }
 
-async function endFailed(
-  batch: Batch,
-  pending: PendingEvent,
-  end: Parameters<typeof recordFailure>[2],
+/** The event that asked for it stood in company, but its word is about itself alone. The others run again. */
+async function afterDeferral(
+  queue: BisectQueue,
+  { claimed, transaction }: Failed,
+  { delayMs, pending }: Extract<TransactionFailure, { kind: 'deferred' }>,
 ): Promise<void> {
+  const { batch } = queue
+  const deferred = pending === undefined ? claimed : [pending]
+  const [only] = claimed
+  if (only !== undefined && claimed.length === 1) {
+    return endFailed(batch, only, { transaction, delayMs })
+  }
+  await transaction.rollback()
+  for (const each of deferred) await endFailed(batch, each, { delayMs })
+  requeue(queue, [claimed.filter((each) => !deferred.includes(each))])
+}
+
+/** What is recorded of a run: its failure, or that it comes back later. */
+type Recorded =
+  | Parameters<typeof recordFailure>[2]
+  | (Pick<Parameters<typeof recordFailure>[2], 'transaction'> & { readonly delayMs: number })
+
+async function endFailed(batch: Batch, pending: PendingEvent, end: Recorded): Promise<void> {
   const { engine } = batch
   let outcome: Outcome | undefined
   try {
-    outcome = await recordFailure(engine, pending, end)
+    outcome =
+      'delayMs' in end
+        ? await recordDeferral(engine, pending, end)
+        : await recordFailure(engine, pending, end)
   } catch (error) {
     // An open transaction would hold the event's row until the process ends.
     await end.transaction?.rollback()
@@ -197,7 +219,7 @@ async function withoutVerdict(
   end: Failed,
   failure: Exclude<
     TransactionFailure,
-    { kind: 'handler' | 'budget' | 'settings' | 'serialization' | 'ended' }
+    { kind: 'handler' | 'deferred' | 'budget' | 'settings' | 'serialization' | 'ended' }
   >,
 ): Promise<void> {
   const { batch } = queue

@@ -10,6 +10,12 @@ export type TransactionFailure =
       readonly pending: PendingEvent | undefined
       readonly error: unknown
     }
+  /** The handler asked to come back later. `pending` is undefined if that is about the whole part. */
+  | {
+      readonly kind: 'deferred'
+      readonly pending: PendingEvent | undefined
+      readonly delayMs: number
+    }
   /** Several members together used up the transaction's time. */
   | { readonly kind: 'budget' }
   /** The next member would see settings that a member may have changed. */

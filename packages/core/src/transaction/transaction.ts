@@ -247,17 +247,20 @@ function failureOf(
     return { kind: 'handler', pending, error: end.error }
   }
   const error = end.kind === 'threw' ? end.error : undefined
-  const mistake = running.transaction.ended?.(end.kind === 'threw' ? (error ?? null) : undefined)
+  const hasThrown = end.kind !== 'returned'
+  const mistake = running.transaction.ended?.(hasThrown ? (error ?? null) : undefined)
   switch (running.transaction.status()) {
     case 'broken':
       return lostConnection(running, pending, error)
     case 'ended':
       return { kind: 'ended', ran, error: new RetryableError(ENDED, { cause: error }) }
     case 'failed':
+      if (end.kind === 'deferred') return { kind: 'deferred', pending, delayMs: end.delayMs }
       if (mistake !== undefined) return { kind: 'handler', pending, error: mistake }
       if (end.kind === 'threw') return failedStatement(running, end, pending)
       return { kind: 'handler', pending, error: new RetryableError(SWALLOWED_STATEMENT) }
     case 'open':
+      if (end.kind === 'deferred') return { kind: 'deferred', pending, delayMs: end.delayMs }
       if (mistake !== undefined) return { kind: 'handler', pending, error: mistake }
       return end.kind === 'threw' ? { kind: 'handler', pending, error } : undefined
   }

@@ -1,7 +1,8 @@
-import type { Burial, Failure, InboxTransaction } from '../model/inbox.ts'
+import { deferredTooOften } from '../handler/deferral.ts'
+import type { Burial, Failure, InboxTransaction, VerdictAnswer } from '../model/inbox.ts'
 import { optionsOf } from '../options/routes.ts'
 import type { Outcome } from '../settlement/outcome.ts'
-import { callerFailure, decideRetry } from '../settlement/retry-rule.ts'
+import { callerFailure, decideRetry, deferredOutcome } from '../settlement/retry-rule.ts'
 import type { Engine } from './engine.ts'
 import type { PendingEvent } from './pending-event.ts'
 
@@ -36,6 +37,35 @@ export async function recordFailure(
   return answer === 'lost'
     ? undefined
     : { kind: 'failed', attempt, delayMs: decision.delayMs, error, cause: 'handler-failed' }
+}
+
+/**
+ * Records that the handler asked to come back later, and ends its transaction if it is open: no attempt, unless it has
+ * deferred the event too often. Returns undefined if the row has another owner.
+ */
+export async function recordDeferral(
+  engine: Engine,
+  pending: PendingEvent,
+  {
+    delayMs,
+    transaction,
+  }: { readonly transaction?: InboxTransaction<unknown>; readonly delayMs: number },
+): Promise<Outcome | undefined> {
+  const { callerRetries, maxDefers: most } = engine.options
+  const attempt = pending.counted?.attempt ?? 1
+  const isOfCaller = callerRetries !== undefined && pending.counted === undefined
+  const deferral: Failure = {
+    ...{ event: pending.member.event, token: pending.counted?.token, attempt, delayMs },
+    ...{ error: undefined, deferral: { most } },
+  }
+  let answer: VerdictAnswer | undefined = isOfCaller ? 'recorded' : 'spent'
+  if (isOfCaller || most === 0) await transaction?.rollback()
+  else {
+    const recording = transaction?.rollbackAndFail([deferral]) ?? engine.session.fail([deferral])
+    answer = (await recording)[0]
+  }
+  if (answer === 'spent') return recordFailure(engine, pending, { error: deferredTooOften(most) })
+  return answer === 'lost' ? undefined : deferredOutcome(attempt, delayMs)
 }
 
 /** Releases counted runs that ended without a verdict while this process lives. Never throws. */

@@ -192,7 +192,9 @@ function answered({ by, result }: Of<'ack'>, unanswered: Outcome | undefined): O
 
 function deferred({ cause, error, reason, until }: Of<'defer'>, nowMs: number): Outcome {
   const headers = retryAfter(until - nowMs)
-  if (reason === 'store-down') return problem('unavailable', { headers })
+  if (reason === 'store-down' || cause === 'deferred-by-handler') {
+    return problem('unavailable', { headers })
+  }
   if (reason !== 'failed') return problem('in-flight', { headers })
   if (HttpProblem.is(error)) return thrownProblem(error)
   if (error instanceof DeadlineExceededError) {

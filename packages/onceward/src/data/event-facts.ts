@@ -15,6 +15,8 @@ export interface EventRow {
 export interface Trouble {
   readonly attempt: number
   readonly noVerdict: number
+  /** How often its handler has deferred it: `context.defer`. */
+  readonly defers: number
   readonly countedAtMs: number | null
   readonly nextTryMs: number
   readonly firstFailedAtMs: number
@@ -136,7 +138,7 @@ export async function readFacts(
       `select state::text as state, ${ms('processed_at')} as "atMs" from ${quoted}.processed_events where event_id = $1::uuid`,
     ),
     trouble: await first<Trouble>(
-      `select attempt, no_verdict as "noVerdict", ${ms('counted_at')} as "countedAtMs", ${ms('next_try')} as "nextTryMs",
+      `select attempt, no_verdict as "noVerdict", defers, ${ms('counted_at')} as "countedAtMs", ${ms('next_try')} as "nextTryMs",
          ${ms('first_failed_at')} as "firstFailedAtMs", ${ms('last_failed_at')} as "lastFailedAtMs", parked, alone,
          published, ${ms('discarded_at')} as "discardedAtMs", reason, error, key, tenant, source, body_bytes as "bodyBytes"
        from ${quoted}.failed_events where event_id = $1::uuid`,

@@ -67,7 +67,13 @@ function byRow(facts: EventFacts): NextDelivery {
       return dead(facts)
     case 'w': {
       const untilMs = trouble?.nextTryMs ?? nowMs
-      if (untilMs > nowMs) return notDue(untilMs, 'Its last attempt failed.')
+      if (untilMs > nowMs) {
+        const isDeferred = (trouble?.defers ?? 0) > 0 && trouble?.error === null
+        return notDue(
+          untilMs,
+          isDeferred ? 'Its handler has deferred it.' : 'Its last attempt failed.',
+        )
+      }
       return run(
         facts,
         trouble?.parked === true ? PARKED : (trouble?.reason ?? null) === null ? OVER : SENT,

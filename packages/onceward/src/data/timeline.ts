@@ -127,6 +127,10 @@ function troubleEntries(trouble: Trouble, state: string | undefined): readonly T
   if (countedAtMs !== null && attempt > 0) {
     chapters.push({ atMs: countedAtMs, what: `attempt ${attempt} began` })
   }
+  if (trouble.defers > 0) {
+    const what = `its handler has deferred it ${trouble.defers === 1 ? 'once' : `${trouble.defers} times`} (\`context.defer\`), without an attempt`
+    chapters.push({ atMs: trouble.lastFailedAtMs, what })
+  }
   if (hasFailed) {
     const what = reason === null ? failureText(trouble) : endText(trouble, reason, state)
     chapters.push({

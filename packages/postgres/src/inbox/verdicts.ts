@@ -87,9 +87,9 @@ export function failStatement(
   { statements, consumerId }: StatementContext,
   failures: readonly Failure[],
 ): Statement {
-  const rows = failures.map(({ event, token, attempt, error, delayMs }) => ({
+  const rows = failures.map(({ event, token, attempt, deferral, error, delayMs }) => ({
     ...eventParameter(event),
-    ...{ token, attempt, delayMs, error: toErrorText(error) },
+    ...{ token, attempt, delayMs, mostDefers: deferral?.most, error: toErrorText(error) },
   }))
   return { text: statements.fail, values: [JSON.stringify(rows), String(consumerId)] }
 }
@@ -100,7 +100,10 @@ export function verdictAnswers(
   answer: QueryAnswer,
 ): readonly VerdictAnswer[] {
   const changed = new Set(texts(answer))
-  return verdicts.map(({ event }) => (changed.has(event.id) ? 'recorded' : 'lost'))
+  return verdicts.map(({ event: { id } }) => {
+    if (changed.has(id)) return 'recorded'
+    return changed.has(`${id}!`) ? 'spent' : 'lost'
+  })
 }
 
 function buryStatement(

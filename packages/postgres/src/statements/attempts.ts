@@ -138,7 +138,7 @@ update ${schema}.processed_events p set state = 'x' from event where p.event_id 
 
 /** Overwrites a row that was left behind by an earlier event of the same id. */
 export function replaced(attempt: string, parked = 'false'): string {
-  return `attempt = ${attempt}, no_verdict = 0, token = excluded.token, counted_at = excluded.counted_at,
+  return `attempt = ${attempt}, no_verdict = 0, defers = excluded.defers, token = excluded.token, counted_at = excluded.counted_at,
     next_try = excluded.next_try, first_failed_at = now(), last_failed_at = now(), parked = ${parked}, alone = false,
     ${unpublished}, discarded_at = null, reason = excluded.reason, error = excluded.error, key = excluded.key,
     tenant = excluded.tenant, source = excluded.source, properties = excluded.properties, envelope = excluded.envelope,

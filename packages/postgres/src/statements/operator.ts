@@ -150,7 +150,7 @@ ${audit(schema, 'discard', { from: 'discarded', id: 'refused_id', why: '$3::text
 }
 
 /** Assignments: the event is parked, due now, with a full set of attempts. */
-const replayed = `attempt = 0, no_verdict = 0, token = null, counted_at = null, next_try = now(), reason = null,
+const replayed = `attempt = 0, no_verdict = 0, defers = 0, token = null, counted_at = null, next_try = now(), reason = null,
     parked = true, alone = true, ${unpublished}`
 
 /** It is not being published, and its delivery is stored. */

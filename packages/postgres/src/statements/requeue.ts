@@ -35,7 +35,7 @@ returning ${id}::text as answer`
     freeEvent: `
 with freed as (
   update ${events.table} set
-    attempt = 0, no_verdict = 0, token = null, counted_at = null, next_try = now(), parked = false, alone = true,
+    attempt = 0, no_verdict = 0, defers = 0, token = null, counted_at = null, next_try = now(), parked = false, alone = true,
     published = false, ${takenRight}
   where event_id = $1::text::uuid and reason is not null
   returning event_id, consumer_id

@@ -6,7 +6,10 @@ import { BURIAL, entombed, replaced } from './attempts.ts'
  * no row: for them it inserts a row, unless another process has inserted one since.
  */
 export interface VerdictStatements {
-  /** `$1`: `id token fingerprint attempt delayMs error key tenant`. State `w`. */
+  /**
+   * `$1`: `id token fingerprint attempt delayMs mostDefers error key tenant`. State `w`. With `mostDefers` it is a deferral
+   * of the handler: the attempt is given back. Answers the ids of those that were deferred too often with a `!` behind them.
+   */
   readonly fail: string
   /** `$1`: as `fail`, and `reason` and the stored delivery. State `x`, to be published. */
   readonly bury: string
@@ -22,8 +25,8 @@ export interface VerdictStatements {
 /** Longest wait for a row that another transaction holds: long enough for a short transaction. Then the verdict is lost. */
 const LOCK_WAIT_MS = 2_000
 
-const FAILURE = `id uuid, token uuid, fingerprint bigint, attempt integer, "delayMs" double precision, error text,
-  key text, tenant text`
+const FAILURE = `id uuid, token uuid, fingerprint bigint, attempt integer, "delayMs" double precision,
+  "mostDefers" integer, error text, key text, tenant text`
 
 export function verdictStatements(schema: string): VerdictStatements {
   return {
@@ -31,18 +34,28 @@ export function verdictStatements(schema: string): VerdictStatements {
 ${owned(schema, FAILURE)},
 mine as (
   update ${schema}.failed_events f set
-    next_try = ${due}, token = null, alone = false, error = verdict.error, last_failed_at = clock_timestamp()
+    next_try = ${due}, token = null, alone = false, last_failed_at = clock_timestamp(),
+    error = case when ${isDeferral} then f.error else verdict.error end,
+    attempt = greatest(0, f.attempt - (${isDeferral})::integer), defers = f.defers + (${isDeferral})::integer
   from verdict join locked on locked.event_id = verdict.id
-  where f.event_id = verdict.id and f.token = verdict.token
+  where f.event_id = verdict.id and f.token = verdict.token and not ${isSpent}
   returning f.event_id
+),
+spent as (
+  select f.event_id from ${schema}.failed_events f
+  join verdict on verdict.id = f.event_id and verdict.token = f.token
+  join locked on locked.event_id = f.event_id
+  where ${isSpent}
 ),
 ${freshAndChanged(schema, 'w')},
 noted as (
-  insert into ${schema}.failed_events as f (event_id, consumer_id, attempt, next_try, error, key, tenant)
-  select id, $2::text::integer, attempt, ${due}, error, key, tenant from verdict join fresh on event_id = id
+  insert into ${schema}.failed_events as f (event_id, consumer_id, attempt, defers, next_try, error, key, tenant)
+  select id, $2::text::integer, attempt - (${isDeferral})::integer, (${isDeferral})::integer, ${due}, error, key, tenant
+  from verdict join fresh on event_id = id
   on conflict (event_id) do update set ${replaced('excluded.attempt')}
 )
-${changedIds}`,
+${changedIds}
+union all select event_id::text || '!' from spent`,
 
     bury: `
 ${owned(schema, BURIAL)},
@@ -85,7 +98,7 @@ ${owned(schema, 'id uuid, token uuid, "noVerdict" integer')},
 mine as materialized (
   select f.event_id, greatest(f.attempt - 1, 0) as attempt, f.no_verdict + verdict."noVerdict" as no_verdict,
     f.alone or verdict."noVerdict" > 0 as alone,
-    f.attempt <= 1 and f.no_verdict + verdict."noVerdict" = 0 and not f.parked and f.reason is null as is_over
+    f.attempt <= 1 and f.no_verdict + verdict."noVerdict" = 0 and f.defers = 0 and not f.parked and f.reason is null as is_over
   from ${schema}.failed_events f
   join verdict on verdict.id = f.event_id and verdict.token = f.token
   join locked on locked.event_id = f.event_id
@@ -110,6 +123,10 @@ absent as (
 select event_id::text as answer from mine`,
   }
 }
+
+/** The handler asked to come back later. */
+const isDeferral = 'verdict."mostDefers" is not null'
+const isSpent = '(f.defers >= coalesce(verdict."mostDefers", 2147483647))'
 
 const due = `clock_timestamp() + verdict."delayMs" * interval '1 millisecond'`
 

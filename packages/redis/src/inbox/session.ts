@@ -70,7 +70,7 @@ export interface SessionParts {
 }
 
 interface StepDetails {
-  readonly failed?: Pick<TroubleDetails, 'error' | 'lastFailedAtMs'>
+  readonly failed?: Partial<Pick<TroubleDetails, 'error' | 'lastFailedAtMs'>>
   /** Whose lock may be on an event that nobody runs. */
   readonly lockedBy?: string
 }
@@ -235,7 +235,9 @@ export class RedisInboxSession implements InboxSession<RedisTransaction> {
     const events = verdicts.map(({ event }) => event)
     return this.#change(events, (reading, event, nowMs, index): Decision<VerdictAnswer> => {
       const verdict = verdicts[index] as Verdict
-      const failed = { error: errorText(verdict.error), lastFailedAtMs: nowMs }
+      const text = errorText(verdict.error)
+      // A deferral has no error, and the one before it stays.
+      const failed = { ...(text === undefined ? {} : { error: text }), lastFailedAtMs: nowMs }
       const step = this.#step(event, reading, commandOf(verdict), nowMs, { failed, lockedBy })
       return { ...step, ifLocked: 'lost' }
     })

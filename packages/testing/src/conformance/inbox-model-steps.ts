@@ -15,7 +15,7 @@ export type Step =
     }
   | {
       readonly kind: 'verdict'
-      readonly verb: 'fail' | 'bury' | 'release'
+      readonly verb: 'fail' | 'bury' | 'defer' | 'release'
       readonly events: readonly number[]
       readonly owner: Shown
       readonly as: 'given-back' | 'no-verdict'
@@ -63,7 +63,7 @@ function step(most: number): fc.Arbitrary<Step> {
       6,
       of('verdict', {
         events,
-        verb: fc.constantFrom('fail', 'fail', 'bury', 'release'),
+        verb: fc.constantFrom('fail', 'fail', 'bury', 'defer', 'release'),
         owner: fc.constantFrom('last', 'last', 'last', 'first', 'strange', 'none'),
         as: fc.constantFrom('given-back', 'no-verdict'),
       }),

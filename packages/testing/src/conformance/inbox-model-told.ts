@@ -19,6 +19,7 @@ const WAIT_MS = 40
 const BUDGET_MS = 60_000
 /** No sum of the steps in time comes near it, nor near five seconds or the right to publish. */
 const DELAY_MS = 13_000
+const MOST_DEFERS = 2
 
 export type Pair<Item> = readonly [its: Item, mine: Item]
 
@@ -146,6 +147,10 @@ export class Told {
       })
       if (verb === 'fail') {
         return session.fail(counts.map((count) => ({ ...count, delayMs: DELAY_MS })))
+      }
+      if (verb === 'defer') {
+        const deferral = { error: undefined, delayMs: DELAY_MS, deferral: { most: MOST_DEFERS } }
+        return session.fail(counts.map((count) => ({ ...count, ...deferral })))
       }
       if (verb === 'bury') return session.bury(counts.map((one) => ({ ...one, reason: 'fatal' })))
       const owned = counts.filter(({ token }) => token !== undefined)

@@ -105,6 +105,55 @@ export function verdictTests<Tx>(open: Open<Tx>): void {
     })
   })
 
+  describe('a deferral', () => {
+    const deferral = { error: undefined, delayMs: 60_000, attempt: 1, deferral: { most: 2 } }
+
+    it('gives the attempt back, waits, and is counted; after the last one nothing changes', async () => {
+      await using opened = await open()
+      const { steps } = opened
+      const { session } = steps
+      const waits = await steps.suspect(newEvent())
+      expect(await session.fail([{ ...deferral, ...waits }])).toEqual(['recorded'])
+      const known = await steps.known(waits.event)
+      expect(known).toMatchObject({ kind: 'waiting', attempt: 0, alone: false })
+      expect(known.kind === 'waiting' && known.remainingMs).toBeGreaterThan(50_000)
+      const { event, token } = await steps.suspect(newEvent())
+      expect(await session.fail([{ ...deferral, event, token, delayMs: 0 }])).toEqual(['recorded'])
+      const second = await steps.countAlone(event)
+      expect(second).toMatchObject({ attempt: 1 })
+      // A run that is given back does not forget it.
+      await session.release([{ event, token: second.token, as: 'given-back' }])
+      const third = await steps.countAlone(event)
+      expect(await session.fail([{ ...deferral, ...third, delayMs: 0 }])).toEqual(['recorded'])
+      const last = await steps.countAlone(event)
+      expect(await session.fail([{ ...deferral, ...last }])).toEqual(['spent'])
+      expect(await steps.known(event)).toMatchObject({ kind: 'running', attempt: 1 })
+      expect(await session.fail([{ ...failure, event, token: last.token }])).toEqual(['recorded'])
+      expect(await steps.known(event)).toMatchObject({ kind: 'waiting', attempt: 1 })
+    })
+
+    it('after a clean run leaves a row without an attempt, and is lost to another owner', async () => {
+      await using opened = await open()
+      const { steps } = opened
+      const { session } = steps
+      const [event, done] = [newEvent(), newEvent()]
+      await steps.commit(fresh(done))
+      expect(
+        await session.fail([
+          { ...deferral, event, delayMs: 0 },
+          { ...deferral, event: done },
+        ]),
+      ).toEqual(['recorded', 'lost'])
+      expect(await steps.known(event)).toMatchObject({ kind: 'waiting', attempt: 0 })
+      expect(await session.fail([{ ...deferral, event }])).toEqual(['lost'])
+      const mine = await steps.countAlone(event)
+      const strange = { ...deferral, event, token: strangeToken() }
+      expect(await session.fail([strange])).toEqual(['lost'])
+      await steps.commit(counted(mine))
+      expect(await steps.known(event)).toMatchObject({ kind: 'done' })
+    })
+  })
+
   describe('a release', () => {
     it('deletes a first attempt, so that the event is new again', async () => {
       await using opened = await open()

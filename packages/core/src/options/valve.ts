@@ -1,25 +1,7 @@
-import type { EpochMs } from './brands.ts'
-import type { ConsumerPausedError } from './errors.ts'
-
-/** Why a consumer starts nothing (design.md §17). */
-export interface Pause {
-  /** `operator`: from outside. `handler`: `context.pauseFor`. `guard`: the guard itself, and nobody but an operator ends it. */
-  readonly source: 'operator' | 'handler' | 'guard'
-  readonly by?: string | undefined
-  readonly why?: string | undefined
-  /** Milliseconds until it ends by itself. Undefined: somebody has to resume the consumer. */
-  readonly forMs?: number | undefined
-}
-
-/** Where the pauses of a consumer are kept for all its processes. */
-export interface PauseStore {
-  /** The pause in force, with the time that is left of it on the store's clock. One statement. */
-  read(): Promise<Pause | undefined>
-  /** Stores a pause of this process, unless one that lasts longer is in force. */
-  write(pause: Pause): Promise<void>
-  /** Ends the pause. */
-  end(): Promise<void>
-}
+import type { EpochMs } from '../model/brands.ts'
+import type { ConsumerPausedError } from '../model/errors.ts'
+import type { Pause } from '../model/guard-port.ts'
+import type { PauseStore } from '../model/inbox.ts'
 
 /** A consumer that starts nothing now. */
 export interface PausedState {
