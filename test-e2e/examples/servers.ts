@@ -43,6 +43,8 @@ export async function startServers(example: string): Promise<Started> {
   const env: NodeJS.ProcessEnv = {
     ...{ DATABASE_URL: (await database()).url, QUEUE: name, TOPIC: name },
     ...{ PORT: `${await freePort()}`, HEALTH_PORT: `${await freePort()}` },
+    // The generator of Prisma does not use the engine for migrations, which would be downloaded.
+    ...{ PRISMA_SCHEMA_ENGINE_BINARY: process.execPath, CHECKPOINT_DISABLE: '1' },
   }
   try {
     for (const need of EXAMPLES[example] ?? []) {

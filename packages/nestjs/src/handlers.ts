@@ -60,7 +60,7 @@ export function findHandlers(nest: NestParts): readonly FoundHandler[] {
   const [refused] = nest.discovery.getControllers().flatMap(markedIn)
   if (refused !== undefined) {
     throw new ConfigurationError(
-      `${shownHandler(refused)} has @Consume, but its class is a controller: move it to a provider.`,
+      `${shownHandler(refused)} has ${refused.mark.broker === undefined ? '@OnceAt' : '@Consume'}, but its class is a controller: move it to a provider.`,
     )
   }
   return nest.discovery

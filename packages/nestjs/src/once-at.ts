@@ -45,7 +45,7 @@ const tickingOf = (method: object): TickingMethod | undefined =>
  * `timeZone` if processes may have different ones. A tick at which no process is alive does not run: call the method when the
  * application has started, and the last tick runs unless it has run.
  *
- * @param options - `consumer` is the name of the job. `deadlineMs` bounds a run, and the back-up waits for so long.
+ * @param options - `consumer` is the name of the job, and `deadlineMs` bounds a run.
  *
  * @example
  * ```ts
