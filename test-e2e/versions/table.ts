@@ -82,6 +82,11 @@ export const CLIENTS: readonly Client[] = [
     server: 'redis',
   },
   {
+    name: 'bullmq',
+    ...{ range: '>=5.1.0 <7.0.0', oldest: '5.1.0', usedWith: 'bullmq', program: 'bullmq' },
+    server: 'redis',
+  },
+  {
     name: 'express',
     ...{ range: '^4.17.0 || ^5.0.0', oldest: '4.17.0', oldestTypes: ['@types/express@4'] },
     ...{ usedWith: 'http', program: 'http-express' },
