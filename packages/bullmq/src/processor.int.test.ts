@@ -44,7 +44,7 @@ function work(
 
 const byPayload = { eventKey: ({ payload }: { payload: { key: string } }) => payload.key }
 const state = async (queue: Queue, job: Job): Promise<string> => queue.getJobState(job.id ?? '')
-const reaches = (queue: Queue, job: Job, wanted: string): Promise<void> =>
+const reaches = (queue: Queue, job: Job, wanted: string): Promise<boolean> =>
   until(async () => (await state(queue, job)) === wanted)
 const again = async (queue: Queue, job: Job): Promise<Job> =>
   (await queue.getJob(job.id ?? '')) as Job
@@ -119,8 +119,8 @@ test('a worker names dead jobs by the error that BullMQ has for them', async () 
   const processor = bullmqProcessor(guard)
   const queue = freshQueue()
   const job = await queue.add('place', { key: 'a' })
-  const thrown: Error = await processor(job).catch((error) => error)
-  expect(thrown.name).toBe(new UnrecoverableError().name)
+  const thrown = await processor(job).catch((error: unknown) => error)
+  expect(thrown).toMatchObject({ name: new UnrecoverableError().name })
   await guard.close()
 })
 

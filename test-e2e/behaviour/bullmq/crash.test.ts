@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import { migrate } from '@onceward/postgres'
 import { database, redis as redisServer, until } from '@onceward/testing'
-import { createPostgresBackend, type Job, Queue, runMigrations } from 'bullmq'
+import { createPostgresBackend, type Job, Queue, runMigrations, withBackend } from 'bullmq'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import type { WorkerSettings } from './worker-main.ts'
@@ -75,5 +75,6 @@ const onRedis = (name: string): Queue =>
 
 function onPostgres(name: string): Queue {
   const own = new pg.Pool({ connectionString: postgres, max: 3, options: '-c search_path=bullmq' })
-  return new Queue(name, { connection: own }, createPostgresBackend) as unknown as Queue
+  const onPostgres = withBackend(createPostgresBackend)
+  return new onPostgres.Queue(name, { connection: own as never }) as unknown as Queue
 }

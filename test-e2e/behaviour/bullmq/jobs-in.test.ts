@@ -5,7 +5,7 @@ import { migrate } from '@onceward/postgres'
 import { pgInbox } from '@onceward/postgres/pg'
 import { database } from '@onceward/testing'
 import { silent } from '@onceward/testing/conformance'
-import { createPostgresBackend, Queue, runMigrations } from 'bullmq'
+import { createPostgresBackend, type Queue, runMigrations, withBackend } from 'bullmq'
 import pg from 'pg'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 
@@ -22,7 +22,9 @@ beforeAll(async () => {
   client.release()
   await pool.query('create table users (email text)')
   const own = new pg.Pool({ connectionString: url, max: 3, options: '-c search_path=bullmq' })
-  queue = new Queue('mails', { connection: own }, createPostgresBackend)
+  queue = new (withBackend(createPostgresBackend).Queue)('mails', {
+    connection: own as never,
+  }) as unknown as Queue
 })
 afterAll(async () => {
   await queue.close()

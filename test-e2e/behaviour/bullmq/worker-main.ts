@@ -1,7 +1,7 @@
 import { bullmqProcessor } from '@onceward/bullmq'
 import { createGuard } from '@onceward/core'
 import { pgInbox } from '@onceward/postgres/pg'
-import { createPostgresBackend, Worker } from 'bullmq'
+import { createPostgresBackend, Worker, withBackend } from 'bullmq'
 import pg from 'pg'
 
 /** What the worker is told. */
@@ -20,7 +20,7 @@ const die = (): boolean => process.kill(process.pid, 'SIGKILL')
 const guard = createGuard(
   {
     ...{ consumer: 'billing', inbox: pgInbox({ connectionString: postgres, max: 10 }) },
-    eventKey: ({ payload }: { payload: { readonly order: string } }) => payload.order,
+    eventKey: ({ payload }) => (payload as { readonly order: string }).order,
     // Called between the commit and the completion of the job.
     afterCommit: () => void (dies === 'before the completion' && die()),
   },
@@ -31,14 +31,14 @@ const guard = createGuard(
     return { order }
   },
 )
-const options = { lockDuration: 1_000, stalledInterval: 500, maxStalledCount: 10, concurrency: 4 }
 const processor = bullmqProcessor(guard)
+const options = { lockDuration: 1_000, stalledInterval: 500, maxStalledCount: 10, concurrency: 4 }
 if (redis === undefined) {
   const own = { connectionString: postgres, max: 4, options: '-c search_path=bullmq' }
-  new Worker(queue, processor, { connection: new pg.Pool(own), ...options }, createPostgresBackend)
+  const onPostgres = withBackend(createPostgresBackend)
+  new onPostgres.Worker(queue, processor, { ...options, connection: new pg.Pool(own) as never })
 } else {
   new Worker(queue, processor, {
-    connection: { url: redis, maxRetriesPerRequest: null },
-    ...options,
+    ...{ ...options, connection: { url: redis, maxRetriesPerRequest: null } },
   })
 }

@@ -14,7 +14,7 @@ await pool.query('create table charges (order_id text)')
 const guard = createGuard(
   {
     ...{ consumer: 'billing', inbox: pgInbox(pool), retry: { baseMs: 0 } },
-    eventKey: ({ payload }: { payload: { readonly order: string } }) => payload.order,
+    eventKey: ({ payload }) => (payload as { readonly order: string }).order,
   },
   async ({ attempt, payload }, { tx }) => {
     const { order } = payload as { readonly order: string }
