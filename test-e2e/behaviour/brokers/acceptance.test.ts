@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { pauseConsumer, resumeConsumer } from '@onceward/postgres'
 import { skipped } from '@onceward/testing'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { RunningBroker } from '../../brokers/broker.ts'
@@ -297,6 +298,34 @@ describe.each(SERVERS)('$title', ({ nest: drawn, service, start }) => {
         await endsWithEverythingOnce(testbed, [STALLED, ...orders(9)])
         expect(await testbed.committed(STALLED.id)).toMatchObject([{ worker: 'first' }])
         expect(await testbed.runs()).toHaveLength(10)
+      })
+
+      // Red when a pause holds messages instead of giving them back, ends the consumer, or is forgotten by a new process.
+      test('a consumer that is paused from outside starts nothing, also in a new process, and goes on without a restart', async () => {
+        await using testbed = await openTestbed({ concurrency: 1 })
+        const first = testbed.spawn('first')
+        await first.start()
+        await testbed.send([STALLED])
+        await first.heard('reached')
+        await testbed.send(orders(5))
+        await pauseConsumer(testbed.pool, 'orders', { by: 'ana', why: 'the bank is down' })
+        const isPaused = (worker: typeof first) =>
+          testbed.until(async () => (await worker.health()).state === 'paused', { what: 'a pause' })
+        await isPaused(first)
+        const { reason } = await first.health()
+        expect(reason).toContain('paused by ana: the bank is down')
+        first.say({ kind: 'go' })
+        await testbed.until(async () => (await testbed.committed(STALLED.id)).length === 1, {
+          what: 'the end of what ran',
+        })
+        const other = testbed.spawn('other')
+        await other.start()
+        await isPaused(other)
+        expect(await testbed.runs()).toHaveLength(1)
+
+        await resumeConsumer(testbed.pool, 'orders')
+        await endsWithEverythingOnce(testbed, [STALLED, ...orders(5)])
+        expect(await testbed.runs()).toHaveLength(6)
       })
     })
   }

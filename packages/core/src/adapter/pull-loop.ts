@@ -238,9 +238,10 @@ export class PullLoop<Each extends Received, Kind extends string>
 }
 
 function prefetchOf(
-  { concurrency, transaction }: Pick<GuardSettings, 'concurrency' | 'transaction'>,
+  { concurrency: handlers, inHand = handlers, transaction, waitsInHand }: GuardSettings,
   batchSize: number,
 ): PullPrefetch {
+  const concurrency = waitsInHand ? inHand : handlers
   return new PullPrefetch(
     transaction === 'batch'
       ? { slots: concurrency * batchSize, mostAhead: batchSize, chunk: batchSize }

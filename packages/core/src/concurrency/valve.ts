@@ -44,6 +44,8 @@ export class PauseValve {
   #shut: Shut | undefined
   #isHalfOpen = false
   #isProbing = false
+  /** The store has not been told yet that the pause is over. */
+  #isResuming = false
   #controller = new AbortController()
   #store: PauseStore | undefined
   #lookedAtMs = Number.NEGATIVE_INFINITY
@@ -117,7 +119,11 @@ export class PauseValve {
   resume(): void {
     const store = this.#store
     this.#open()
-    if (store !== undefined) void this.#call('ended', () => store.end())
+    if (store === undefined) return
+    this.#isResuming = true
+    void this.#call('ended', () => store.end()).then(() => {
+      this.#isResuming = false
+    })
   }
 
   onShut(listener: () => void): () => void {
@@ -155,7 +161,7 @@ export class PauseValve {
 
   /** The store's word counts, except about a pause that it has not been told yet. */
   #adopt(pause: Pause | undefined): void {
-    if (this.isClosed || this.#shut?.isStored === false) return
+    if (this.isClosed || this.#isResuming || this.#shut?.isStored === false) return
     if (pause !== undefined) this.#close({ pause, endsAtMs: this.#endOf(pause), isStored: true })
     else if (!(this.isOpen || this.#isHalfOpen || this.#isEnding())) this.#open()
   }

@@ -94,8 +94,9 @@ export class DeliveryBuffer<Each extends Delivered, Answer> {
   dispatch(): void {
     const { port, settings, signals, pending } = this.#options
     while (!signals.stop.aborted) {
-      const { concurrency, inHand = concurrency } = port.settings
-      const free = (this.#isQuick ? inHand : concurrency) - this.#busySlots
+      const { concurrency, inHand = concurrency, waitsInHand } = port.settings
+      const most = this.#isQuick || waitsInHand ? inHand : concurrency
+      const free = most - this.#busySlots
       if (free <= 0) return
       const groups = this.#isBatch ? Number.POSITIVE_INFINITY : free
       const call = pending.take({ groups, deliveries: settings.batchSize })

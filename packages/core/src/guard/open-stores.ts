@@ -1,5 +1,6 @@
 import { createHeldBackoff } from '../concurrency/backoff.ts'
 import { type Breaker, createBreaker } from '../concurrency/breaker.ts'
+import { GroupGate } from '../concurrency/group-gate.ts'
 import { createSemaphore } from '../concurrency/semaphore.ts'
 import { track } from '../concurrency/timeout.ts'
 import { LocalDefers } from '../handler/deferral.ts'
@@ -53,6 +54,8 @@ async function open(
 ): Promise<OpenStores> {
   const localCounts = new LocalMessageCounts(MOST_COUNTED)
   const localDefers = new LocalDefers()
+  const { groupConcurrency } = options
+  const groups = groupConcurrency && new GroupGate(groupConcurrency.max)
   if (options.inbox === undefined) {
     const leases = await openLeases(options)
     if (leases === undefined)
@@ -60,7 +63,7 @@ async function open(
     const secret = new TextEncoder().encode(options.runtime.uuid())
     const slots = createSemaphore(options.concurrency)
     const pausing = options.onStoreDown === 'unguarded' ? leases : withBreaker(leases, breaker)
-    const others = { secret, slots, reads: new Set<never>(), localCounts, localDefers }
+    const others = { secret, slots, reads: new Set<never>(), localCounts, localDefers, groups }
     return { engine: undefined, known: undefined, leases: pausing, ...others }
   }
   const session = await openInbox(options.inbox, options)
@@ -107,7 +110,7 @@ async function open(
   }
   const known = new Known(engine.seenDone, leases?.byNeed)
   const { secret } = session
-  return { engine, known, leases, secret, slots, reads, localCounts, localDefers }
+  return { engine, known, leases, secret, slots, reads, localCounts, localDefers, groups }
 }
 
 /** Without an inbox no event runs while claims get no answer, so consumers pause (design.md §5). */

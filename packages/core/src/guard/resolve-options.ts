@@ -143,9 +143,8 @@ function replacedPromise(): readonly string[] {
 
 /** Options that are valid alone but not together. */
 function impossibleTogether(options: object, caller: string): readonly string[] {
-  const { dedup, inbox, leases, onTakeover, onStoreDown, transaction } = options as Partial<
-    Readonly<Record<string, unknown>>
-  >
+  const { dedup, groupConcurrency, inbox, leases, onTakeover, onStoreDown, transaction } =
+    options as Partial<Readonly<Record<string, unknown>>>
   const problems: readonly (readonly [boolean, string])[] = [
     [
       caller === 'createBatchGuard' && transaction === 'each',
@@ -166,6 +165,10 @@ function impossibleTogether(options: object, caller: string): readonly string[] 
     [
       inbox === undefined && leases !== undefined && onTakeover === undefined,
       "Expected `onTakeover` beside `leases` without an `inbox`, got nothing: after a crash the effect may have happened. Give 'retry', 'dead-letter' or a function that looks it up.",
+    ],
+    [
+      groupConcurrency !== undefined && (caller === 'createBatchGuard' || transaction === 'batch'),
+      "Expected no `groupConcurrency` beside shared transactions: their handlers run one after the other. Use `transaction: 'each'`, or leave it out.",
     ],
     [
       inbox === undefined && transaction !== undefined,
@@ -190,6 +193,7 @@ export function settingsOf(options: ResolvedOptions): GuardSettings {
     consumer: options.consumer,
     concurrency: options.concurrency,
     inHand: options.concurrency * inHandPerSlot(options),
+    ...(options.groupConcurrency === undefined ? {} : { waitsInHand: true }),
     leaseMs: options.leaseMs,
     deadlineMs: mostOf(options, ({ deadlineMs }) => deadlineMs),
     dedupWindowMs: options.dedupWindowMs,

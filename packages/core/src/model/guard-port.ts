@@ -56,6 +56,8 @@ export interface GuardSettings {
   readonly concurrency: number
   /** Events that the guard takes at the same time, if these are more than its handlers. */
   readonly inHand?: number | undefined
+  /** Events in hand may wait for others of their group, so there are always as many in hand as the guard takes. */
+  readonly waitsInHand?: boolean | undefined
   readonly leaseMs: number
   readonly deadlineMs: number
   readonly dedupWindowMs: number

@@ -218,6 +218,24 @@ export interface CommonOptions<Payload, Decoded> {
    * 250, too short for waiting copies to exhaust the pool.
    */
   readonly claimWaitMs?: number | undefined
+  /**
+   * Bounds how many events of one group (a tenant, an account) run at the same time in this process, so that a flood of one
+   * does not take every slot. Groups that wait take turns. It says nothing about order, which is that of `orderingKey`.
+   * `by` names the group; what has none is not bounded. Up to eight times `concurrency` events are in hand then, and those
+   * that wait for their group hold no slot. Not beside `transaction: 'batch'`. Default: no bound.
+   */
+  readonly groupConcurrency?:
+    | {
+        readonly by: (
+          event: Pick<
+            GuardEvent<NoInfer<Payload>>,
+            'payload' | 'headers' | 'tenant' | 'key' | 'type'
+          >,
+        ) => string | undefined
+        /** Events of one group that run at the same time. */
+        readonly max: number
+      }
+    | undefined
   /** How often a handler may defer one event (`context.defer`) before that counts as a failed attempt. Default: 100. */
   readonly maxDefers?: number | undefined
   /** Waits between half of `baseMs` × 2ⁿ and the whole, never more than `maxMs`. Defaults: 10 attempts, 1 000 and 300 000 ms. */

@@ -37,6 +37,7 @@ export interface ResolvedOptions
       | 'tenant'
       | 'isFatal'
       | 'afterCommit'
+      | 'groupConcurrency'
       | 'observe'
     > {
   readonly inbox: Inbox<unknown> | undefined
@@ -115,10 +116,15 @@ export interface CallerRetries {
 /** The option `fingerprint`. */
 export type FingerprintRule = DefaultedOptions['fingerprint']
 
+const GROUPED_IN_HAND = 8
+
 /**
  * Events in hand for each slot: while one runs, the next one waits for the COMMIT that begins it (design.md §15). No more
  * calls of `afterCommit` run than handlers, and a batch that waits for another takes in what comes meanwhile.
  */
-export function inHandPerSlot({ afterCommit, inbox, transaction }: ResolvedOptions): number {
+export function inHandPerSlot(options: ResolvedOptions): number {
+  const { afterCommit, groupConcurrency, inbox, transaction } = options
+  // Events of full groups must not keep those of others from coming.
+  if (groupConcurrency !== undefined) return GROUPED_IN_HAND
   return inbox !== undefined && afterCommit === undefined && transaction === 'each' ? 2 : 1
 }

@@ -44,6 +44,17 @@ export const objectWith = (expected: string, ...methods: readonly string[]): Rul
   accepts: (value) => methods.every((method) => hasMethod(value, method)),
 })
 
+/** The option `groupConcurrency`. */
+export const groups: Rule = {
+  expected: '`{ by, max }`, a function and an integer from 1 to 1000',
+  accepts: (value) => {
+    const { by, max, ...others } = Object(value) as Partial<Readonly<Record<string, unknown>>>
+    const isNumber = Number.isInteger(max) && Number(max) >= 1 && Number(max) <= 1_000
+    return isFunction(by) && isNumber && Object.keys(others).length === 0
+  },
+  remedy: 'Write `groupConcurrency: { by: ({ payload }) => payload.tenant, max: 2 }`.',
+}
+
 /** A store of the guard, which users confuse with its client and its URL. */
 export const store = (expected: string, ...methods: readonly string[]): Rule => ({
   ...objectWith(expected, ...methods),

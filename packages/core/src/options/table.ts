@@ -5,6 +5,7 @@ import {
   aFunction,
   consumerName,
   either,
+  groups,
   integer,
   milliseconds,
   objectWith,
@@ -235,6 +236,12 @@ export const OPTIONS: OptionTable = {
     rule: milliseconds(1, 60_000),
     meaning:
       'Longest wait for an event that another process is running, before the delivery is deferred.',
+  },
+  groupConcurrency: {
+    type: '{ by, max }',
+    rule: groups,
+    meaning:
+      'At most `max` events of one group run at the same time in a process, and groups that wait take turns: a flood of one tenant does not take every slot. `by: ({ payload }) => payload.tenant` names the group; an event without one is not bounded. Order is the business of `orderingKey` alone. Not for shared transactions. [Fair shares](operations.md#fair-shares).',
   },
   maxDefers: {
     type: 'integer',

@@ -4,6 +4,7 @@ import { failAll, isOver } from './end-event.ts'
 import { runByLease } from './lease.ts'
 import { runWithoutKeys } from './none.ts'
 import { parkEvents } from './park.ts'
+import { inGroups } from './permit.ts'
 import { runByPlace } from './place.ts'
 import type { Processing } from './processing.ts'
 import { type Route, type Routed, routeOf, type Strategy } from './route.ts'
@@ -100,8 +101,12 @@ const STRATEGIES = {
   wait: waitAndRun,
 } satisfies Readonly<Record<Route, Strategy>>
 
-export const strategyOf = (processing: Processing, event: Routed): Strategy =>
-  STRATEGIES[routeOf(processing, event)]
+export const strategyOf = (processing: Processing, event: Routed): Strategy => {
+  const route = routeOf(processing, event)
+  const strategy: Strategy = STRATEGIES[route]
+  const isRun = route === 'row' || route === 'lease' || route === 'none'
+  return isRun && processing.stores.groups !== undefined ? inGroups(strategy) : strategy
+}
 
 async function waitAndRun(processing: Processing, events: readonly Routed[]): Promise<void> {
   for (const event of events) {

@@ -1,3 +1,4 @@
+import type { GroupGate } from '../concurrency/group-gate.ts'
 import type { Semaphore } from '../concurrency/semaphore.ts'
 import type { LocalDefers } from '../handler/deferral.ts'
 import type { Leases } from '../lease/claim.ts'
@@ -34,6 +35,8 @@ interface OpenedStores {
   readonly reads: ReadonlySet<Promise<unknown>>
   /** Counts of failed reads where no inbox keeps them: of this process alone. */
   readonly localCounts: LocalMessageCounts
+  /** Undefined: events have no groups. */
+  readonly groups?: GroupGate | undefined
   /** Counts of deferrals where no inbox keeps them: of this process alone. */
   readonly localDefers: LocalDefers
 }

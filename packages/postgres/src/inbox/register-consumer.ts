@@ -2,10 +2,11 @@ import { ConfigurationError } from '@onceward/core'
 import type { ConsumerRegistration } from '@onceward/core/ports'
 import type { Driver } from '../driver/driver.ts'
 import { SPARE_CONNECTIONS } from '../driver/pool-slots.ts'
-import { answers } from '../driver/rows.ts'
+import { answers, texts } from '../driver/rows.ts'
 import type { Statements } from '../statements/index.ts'
 import type { Registered } from '../statements/registration.ts'
 import { checkSchema } from './schema-version.ts'
+import { refuseUnfitServer } from './unfit-servers.ts'
 import { refuseEncoding, refuseUnfitTables } from './unfit-tables.ts'
 
 /** An inbox that is open for one guard. */
@@ -34,8 +35,12 @@ export async function open(
   // In a transaction of several statements, as claims are: PgBouncer's statement mode refuses those.
   const answer = await checkSchema(schema, () =>
     driver.shortTransaction((connection) => connection.query(readSettings)),
-  )
+  ).catch(async (error: unknown) => {
+    await refuseServer(driver)
+    throw error
+  })
   const [row = {}] = answer.rows
+  refuseUnfitServer(String(row['server']))
   refuseHiddenRows(schema, row['hides_rows'])
   refuseEncoding(String(row['encoding']))
   refuseUnfitTables(String(row['changed_tables']), schema)
@@ -43,6 +48,13 @@ export async function open(
   warnOfDisagreement(registered, registration)
   const secret = new Uint8Array(Buffer.from(String(row['secret']), 'hex'))
   return { registration, statements, consumerId: registered.id, concurrency, secret }
+}
+
+/** Other servers may refuse the statement that reads the settings. */
+async function refuseServer(driver: OpenDriver): Promise<void> {
+  const asked = driver.query('select version() as answer').catch(() => undefined)
+  const [version = ''] = texts((await asked) ?? { rows: [] })
+  refuseUnfitServer(version)
 }
 
 export async function register(

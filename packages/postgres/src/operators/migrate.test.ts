@@ -11,6 +11,8 @@ const coded = (code: string, text = code): Error => Object.assign(new Error(text
 
 interface Given {
   readonly encoding?: string
+  /** What `version()` answers. */
+  readonly server?: string
   readonly tables?: Readonly<Record<keyof typeof NEW, string | null>>
   readonly version?: number
   readonly readableFrom?: number
@@ -26,6 +28,10 @@ function tablesOf(given: Given = {}) {
   const readableFrom = String(given.readableFrom ?? version)
   const sent: (readonly [string, ...unknown[]])[] = []
   const told: readonly (readonly [RegExp, object])[] = [
+    [
+      /version\(\) as version/,
+      { version: given.server ?? 'PostgreSQL 15.8 on x86_64-pc-linux-gnu' },
+    ],
     [/'server_encoding'/, { encoding }],
     [/to_regnamespace/, tables],
     [/readable_from\), 0/, { version: String(version), readable_from: readableFrom }],
@@ -44,7 +50,20 @@ function tablesOf(given: Given = {}) {
   return { pool, sent, those }
 }
 
+const OTHERS = [
+  ['CockroachDB CCL v25.2.1 (x86_64-pc-linux-gnu, built 2025/06/04)', 'CockroachDB'],
+  ['PostgreSQL 15.2-YB-2025.1.0.0-b0 on x86_64-pc-linux-gnu, compiled by clang', 'YugabyteDB'],
+  ['PostgreSQL 16 (Aurora DSQL)', 'Aurora DSQL'],
+] as const
+
 describe('migrate', () => {
+  it.each(OTHERS)('refuses %s by name before anything else', async (server, name) => {
+    const { pool, sent } = tablesOf({ server })
+    await expect(migrate(pool)).rejects.toThrow(ConfigurationError)
+    await expect(migrate(pool)).rejects.toThrow(`The server is ${name}`)
+    expect(sent.filter(([text]) => /begin|advisory|create/.test(text))).toEqual([])
+  })
+
   it.each<[MigrateOptions['leases'], 'p' | 'u', readonly string[]]>([
     [undefined, 'p', []],
     [undefined, 'u', []],

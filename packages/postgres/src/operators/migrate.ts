@@ -3,6 +3,7 @@ import { messageOf, refuseUnknownNames, shown } from '@onceward/core/adapter'
 import { inTransaction, type PoolClientLike, type PoolLike, refuseNoPool } from '../client.ts'
 import { isForbidden, isOnStandby, sqlState, toStoreError } from '../errors.ts'
 import { SCHEMA_VERSION } from '../inbox/schema-version.ts'
+import { refuseUnfitServer } from '../inbox/unfit-servers.ts'
 import { refuseEncoding } from '../inbox/unfit-tables.ts'
 import { MIGRATIONS, type Migration } from '../sql/index.ts'
 import { LOCK_NOT_AVAILABLE } from '../sqlstates.ts'
@@ -74,6 +75,7 @@ export async function migrate(pool: PoolLike, options: MigrateOptions = {}): Pro
     await keepLeases(client, quoted, options.leases)
     return { applied: missing.map(({ name }) => name), version: Math.max(version, SCHEMA_VERSION) }
   }
+  await refuseOtherServer(pool)
   return inTransaction(pool, work, { answerMs: undefined }).catch((error: unknown) => {
     throw explained(error, quoted)
   })
@@ -93,6 +95,22 @@ function explained(error: unknown, quoted: string): unknown {
     `The database role may not migrate schema ${quoted} (${messageOf(error)}): run it as the owner of the tables, or, if no tables exist yet, as a role that may create them.`,
     cause,
   )
+}
+
+/** Before the transaction, because others may refuse the settings of one. What cannot be asked is reported by the transaction. */
+async function refuseOtherServer(pool: PoolLike): Promise<void> {
+  const answer = await askVersion(pool).catch(() => undefined)
+  if (answer !== undefined) refuseUnfitServer(answer)
+}
+
+async function askVersion(pool: PoolLike): Promise<string> {
+  const client = await pool.connect()
+  try {
+    const { rows } = await client.query('select version() as version')
+    return String(rows[0]?.['version'])
+  } finally {
+    client.release()
+  }
 }
 
 async function prepare(client: PoolClientLike, schema: string, quoted: string): Promise<void> {

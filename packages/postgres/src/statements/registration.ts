@@ -43,7 +43,7 @@ export function registrationStatements(schema: string): RegistrationStatements {
 select (select max(version)::text from ${schema}.migrations) as version,
   (select max(coalesce(readable_from, version))::text from ${schema}.migrations) as readable_from, encode(secret, 'hex') as secret,
   (select reset_val = 'off' and row_security_active(${table}) from pg_settings where name = 'row_security')::text as hides_rows,
-  current_setting('server_encoding') as encoding, ${changedTables(schema)} as changed_tables
+  current_setting('server_encoding') as encoding, version() as server, ${changedTables(schema)} as changed_tables
 from ${schema}.settings`,
     // The timeline of the position where it writes now: pg_control_checkpoint() keeps the old one for minutes after a
     // promotion. The start time is part of it, because a crash may lose answered commits (synchronous_commit = off). The

@@ -33,7 +33,7 @@ test('a message is an entry with the attributes by which guards know it', async 
   expect(sent).toEqual([
     [
       {
-        ...{ Id: '0', MessageBody: '1' },
+        ...{ Id: '0', MessageBody: '1', MessageGroupId: 'k' },
         MessageAttributes: {
           ...{ trace: text('t'), 'ce-id': text('m-1'), 'ce-source': text('billing') },
           ...{ 'ce-type': text('paid'), 'idempotency-key': text('m-1') },
@@ -52,6 +52,19 @@ test('a message with as many headers as SQS takes leaves without its trace', asy
   const names = Object.keys(sent[0]?.[0]?.MessageAttributes ?? {})
   expect(names).toHaveLength(10)
   expect(names).not.toContain('traceparent')
+})
+
+test('a standard queue of an older emulator gets messages without their groups', async () => {
+  const { publish, sent } = setUp((entries) => {
+    if (entries.some(({ MessageGroupId }) => MessageGroupId !== undefined)) {
+      throw new Error('The request include parameter MessageGroupId which is not valid')
+    }
+    return taken(entries)
+  })
+  const messages = [outgoing('1', { key: 'k' }), outgoing('2')]
+  expect(await publish(messages, signal)).toEqual([undefined, undefined])
+  expect(await publish(messages, signal)).toEqual([undefined, undefined])
+  expect(sent).toHaveLength(3)
 })
 
 test('in a FIFO queue the key is the group, hashed if SQS does not take it, and the id deduplicates', async () => {

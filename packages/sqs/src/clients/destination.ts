@@ -3,6 +3,7 @@ import { SendMessageBatchCommand, type SendMessageBatchRequestEntry } from '@aws
 import type { Confirmation, Destination, OutgoingMessage } from '@onceward/core'
 import {
   givenContentType,
+  messageOf,
   outgoingHeaders,
   refuseUnfitClient,
   refuseUnknownNames,
@@ -23,7 +24,8 @@ const UTF8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 
 /**
  * A queue as a destination of the outbox's relay. In a FIFO queue the key of a message is its group and the id of the
- * message its deduplication id; messages without a key have a group of their own. A standard queue keeps no order.
+ * message its deduplication id; messages without a key have a group of their own. A standard queue keeps no order: there
+ * the key is the group of a fair queue, so that a flood of one key does not hold up the others.
  *
  * Payloads must be text that SQS takes, and a message may have six headers of its own beside the four of onceward.
  *
@@ -48,15 +50,22 @@ export function sqsDestination(client: SqsClient, options: SqsDestinationOptions
   refuseUnfitClient(place, client, { expected, methods: ['send'], advice })
   refuseUnknownNames(place, options, { queueUrl: true })
   const { queueUrl } = options
+  let takesGroups = isFifo(queueUrl) ? 'always' : 'maybe'
   const sent = async (
-    entries: readonly SendMessageBatchRequestEntry[],
+    all: readonly SendMessageBatchRequestEntry[],
     signal: AbortSignal,
   ): Promise<ReadonlyMap<string | undefined, Confirmation>> => {
+    const entries = takesGroups === 'no' ? all.map(withoutGroup) : all
     const command = new SendMessageBatchCommand({ QueueUrl: queueUrl, Entries: [...entries] })
     try {
       const answer = await client.send(command, { abortSignal: signal })
       return answersOf(entries, answer)
     } catch (error) {
+      // An older emulator takes groups in FIFO queues alone.
+      if (takesGroups === 'maybe' && messageOf(error).includes('MessageGroupId')) {
+        takesGroups = 'no'
+        return sent(entries, signal)
+      }
       if (classifyError(error).kind !== 'too-large') throw error
       const [only] = entries
       if (only !== undefined && entries.length === 1)
@@ -75,6 +84,11 @@ export function sqsDestination(client: SqsClient, options: SqsDestinationOptions
     },
   }
 }
+
+const withoutGroup = ({
+  MessageGroupId: _,
+  ...entry
+}: SendMessageBatchRequestEntry): SendMessageBatchRequestEntry => entry
 
 interface BatchAnswer {
   readonly Successful?: readonly { readonly Id?: string | undefined }[] | undefined
@@ -135,7 +149,9 @@ function toEntry(
   )
   return {
     ...{ Id, MessageBody, MessageAttributes },
-    ...(isFifo(queueUrl) ? { MessageGroupId: groupOf(key ?? id), MessageDeduplicationId: id } : {}),
+    ...(isFifo(queueUrl)
+      ? { MessageGroupId: groupOf(key ?? id), MessageDeduplicationId: id }
+      : key !== undefined && { MessageGroupId: groupOf(key) }),
   }
 }
 
