@@ -55,7 +55,7 @@ const UNTESTED_PEERS: Readonly<Record<string, readonly string[]>> = {
   // In the version of @mikro-orm/postgresql.
   postgres: ['@mikro-orm/core'],
   'redis-streams': ['ioredis'],
-  testing: ['kafkajs', 'testcontainers', 'vitest'],
+  testing: ['@aws-sdk/client-sqs', 'amqplib', 'ioredis', 'kafkajs', 'testcontainers', 'vitest'],
 }
 
 describe('packages', () => {

@@ -9,6 +9,7 @@ import { migrateCommand } from './commands/migrate.ts'
 import { offsetsCommand } from './commands/offsets.ts'
 import { outboxCommand } from './commands/outbox.ts'
 import { pauseCommand, resumeCommand } from './commands/pause.ts'
+import { proveCommand } from './commands/prove.ts'
 import { relayCommand } from './commands/relay.ts'
 import { statusCommand, watchCommand } from './commands/status.ts'
 import { sweepCommand } from './commands/sweep.ts'
@@ -37,7 +38,7 @@ export function createProgram(end: (code: ExitCode) => void): Command {
     ...[migrateCommand, doctorCommand, explainCommand, deadLettersCommand],
     ...[pauseCommand, resumeCommand],
     ...[outboxCommand, relayCommand, offsetsCommand],
-    ...[statusCommand, watchCommand, sweepCommand, consoleCommand],
+    ...[statusCommand, watchCommand, sweepCommand, consoleCommand, proveCommand],
   ]
   for (const make of commands) program.addCommand(make(end))
   program.addCommand(completionCommand(end, program))
