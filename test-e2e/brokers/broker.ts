@@ -1,6 +1,7 @@
 import type { Consumption, Destination, Guard } from '@onceward/core'
 import type { Broker, Place } from '@onceward/nestjs'
 import type { Server, ServiceName } from '@onceward/testing'
+import type { WordMatcher } from '@onceward/testing/wire'
 import type { Benchmark } from '../../bench/runner/report.ts'
 import type { Scale } from '../../bench/runner/scale.ts'
 import type { BrokerDocs } from '../../scripts/docs-brokers.ts'
@@ -108,9 +109,6 @@ export interface RunningBroker<Queue extends QueueUnderTest = QueueUnderTest, Op
   /** Closes all connections as an operator does, where the broker has such a command. */
   readonly disconnect?: (() => Promise<void>) | undefined
 }
-
-/** Whether a chunk that a client writes contains the word. */
-export type WordMatcher = (chunk: Buffer) => boolean
 
 export type WireWords = { readonly [Each in Word]?: WordMatcher }
 

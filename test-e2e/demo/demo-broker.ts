@@ -1,4 +1,5 @@
 import type { Guard } from '@onceward/core'
+import type { Place, ProveBroker } from '@onceward/testing/prove'
 import type { OrderPlaced } from './order.ts'
 
 /** What the demo needs of a broker: for the parent process a server, for the workers two consumers. */
@@ -55,7 +56,23 @@ export interface UnguardedWork extends Work {
 }
 
 /** The event key that the producer sets. */
-export const eventKey = (orderId: number): string => `order-${orderId}-placed`
+const eventKey = (orderId: number): string => `order-${orderId}-placed`
+
+/** A place for orders. */
+export function demoQueue(place: Place<ProveBroker>, address: string): DemoQueue {
+  return {
+    address,
+    send: (orders) =>
+      place.send(
+        orders.map((orderId) => ({
+          body: JSON.stringify({ orderId }),
+          headers: { 'idempotency-key': eventKey(orderId) },
+        })),
+      ),
+    waiting: () => place.waiting(),
+    [Symbol.asyncDispose]: async () => place[Symbol.asyncDispose](),
+  }
+}
 
 /** Resolves when `signal` aborts. */
 export async function aborted(signal: AbortSignal): Promise<void> {

@@ -73,11 +73,10 @@ describe('a file that cannot be proved', () => {
     await shared[Symbol.asyncDispose]()
   })
 
-  const rest =
-    'export const event = (n) => ({ n }); export const count = async () => ({})'
+  const rest = 'export const event = (n) => ({ n }); export const count = async () => ({})'
   const endless = 'new Promise(() => setInterval(() => undefined, 1_000))'
   const drained =
-    '{ drain: async () => undefined, health: () => ({ inFlight: 0 }), stopped: new Promise(() => undefined) }'
+    '({ drain: async () => undefined, health: () => ({ inFlight: 0 }), stopped: new Promise(() => undefined) })'
 
   test.each([
     ['it throws', "throw new Error('no config')", 'no config'],
@@ -94,7 +93,7 @@ describe('a file that cannot be proved', () => {
     [
       'start() never resolves',
       `export const start = () => ${endless}; ${rest}`,
-      'start() has not resolved after 4 s',
+      'start() has not resolved after 10 s',
     ],
     [
       'start() resolves with nothing',
@@ -115,7 +114,7 @@ describe('a file that cannot be proved', () => {
     [
       'count() hangs',
       `export const start = async () => ${drained}; export const event = (n) => ({ n }); export const count = () => ${endless}`,
-      'count() has not ended after 4 s',
+      'count() has not ended after 10 s',
     ],
     [
       'count() answers a list',
@@ -131,7 +130,8 @@ describe('a file that cannot be proved', () => {
     const file = join(folder, `${title.replaceAll(/\W+/g, '-')}.mjs`)
     await writeFile(file, source)
     const servers = await shared.given()
-    const proving = proveOn(servers, { file, events: 3, answerMs: 4_000, patienceMs: 1_000 })
+    const limits = why.includes('after 10 s') ? { answerMs: 10_000 } : {}
+    const proving = proveOn(servers, { file, events: 3, patienceMs: 1_000, ...limits })
     await expect(proving).rejects.toThrow(why)
   })
 

@@ -1,7 +1,9 @@
 import { assertRetryTopology, consumeAmqp } from '@onceward/amqp'
+import { openPlace } from '@onceward/testing/prove'
 import { rabbitmq } from '@onceward/testing/servers'
+import { amqpMethod } from '@onceward/testing/wire'
 import { type Channel, type ChannelModel, type ConsumeMessage, connect } from 'amqplib'
-import { aborted, type DemoBroker, type DemoQueue, eventKey } from '../../demo/demo-broker.ts'
+import { aborted, type DemoBroker, type DemoQueue, demoQueue } from '../../demo/demo-broker.ts'
 import { slowAcks } from '../../demo/network.ts'
 import { tell } from '../../demo/signals.ts'
 
@@ -15,9 +17,7 @@ const PREFETCH = 8
 /** Delay queues of the guarded consumer. */
 const RETRY_LEVELS_MS = [1_000, 5_000]
 
-/** An AMQP frame with basic.ack: a method frame, on any channel, with class 60 and method 80. */
-const METHOD_FRAME = 1
-const BASIC_ACK = (60 << 16) | 80
+const isAck = amqpMethod(60, 80)
 
 export const amqpDemo: DemoBroker = {
   title: 'RabbitMQ',
@@ -65,11 +65,6 @@ export const amqpDemo: DemoBroker = {
 
 const addressOf = (address: string): Address => JSON.parse(address)
 
-function isAck(bytes: Uint8Array): boolean {
-  const frame = Buffer.from(bytes)
-  return frame.length > 11 && frame[0] === METHOD_FRAME && frame.readInt32BE(7) === BASIC_ACK
-}
-
 /** The connection of both workers: an ordinary one that reports deliveries to the parent. */
 async function overNetwork(url: string): Promise<ChannelModel> {
   const connection = await connect(url)
@@ -85,28 +80,22 @@ async function overNetwork(url: string): Promise<ChannelModel> {
   return connection
 }
 
+/** A place does not know the delay queues. */
 async function openQueue(address: Address): Promise<DemoQueue> {
   const { url, queue } = address
+  const place = await openPlace({ broker: 'amqp', url }, queue)
   const connection = await connect(url)
-  const channel = await connection.createConfirmChannel()
-  await channel.assertQueue(queue)
+  const channel = await connection.createChannel()
   const levels = await assertRetryTopology(connection, queue, RETRY_LEVELS_MS)
   return {
-    address: JSON.stringify(address),
-    send: async (orders) => {
-      for (const orderId of orders) {
-        channel.sendToQueue(queue, Buffer.from(JSON.stringify({ orderId })), {
-          persistent: true,
-          contentType: 'application/json',
-          headers: { 'idempotency-key': eventKey(orderId) },
-        })
-      }
-      await channel.waitForConfirms()
-    },
+    ...demoQueue(place, JSON.stringify(address)),
     waiting: async () => {
-      const counts = await Promise.all([queue, ...levels].map((name) => channel.checkQueue(name)))
-      return counts.reduce((sum, { messageCount }) => sum + messageCount, 0)
+      const counts = await Promise.all(levels.map((name) => channel.checkQueue(name)))
+      return counts.reduce((sum, each) => sum + each.messageCount, await place.waiting())
     },
-    [Symbol.asyncDispose]: () => connection.close(),
+    [Symbol.asyncDispose]: async () => {
+      await connection.close()
+      await place[Symbol.asyncDispose]()
+    },
   }
 }

@@ -1,4 +1,5 @@
-import type { BrokerDefinition, TestServer, WordMatcher } from '../broker.ts'
+import { amqpMethod } from '@onceward/testing/wire'
+import type { BrokerDefinition, TestServer } from '../broker.ts'
 import type { AmqpQueueOptions } from './queue.ts'
 
 const server = (type: 'classic' | 'quorum', options: AmqpQueueOptions = {}): TestServer => ({
@@ -7,27 +8,8 @@ const server = (type: 'classic' | 'quorum', options: AmqpQueueOptions = {}): Tes
   start: async () => (await import('./server.ts')).startRabbitmq({ ...options, type }),
 })
 
-const METHOD_FRAME = 1
-const FRAME_HEAD = 7
-
-/** Several frames may be in one chunk, and a method stands at the beginning of its frame. */
-const method =
-  (classId: number, methodId: number): WordMatcher =>
-  (chunk) => {
-    for (
-      let at = 0;
-      at + FRAME_HEAD + 4 <= chunk.length;
-      at += FRAME_HEAD + chunk.readUInt32BE(at + 3) + 1
-    ) {
-      const isOne =
-        chunk.readUInt16BE(at + 7) === classId && chunk.readUInt16BE(at + 9) === methodId
-      if (chunk[at] === METHOD_FRAME && isOne) return true
-    }
-    return false
-  }
-
-const basicAck = method(60, 80)
-const basicPublish = method(60, 40)
+const basicAck = amqpMethod(60, 80)
+const basicPublish = amqpMethod(60, 40)
 
 export const amqp: BrokerDefinition = {
   title: 'RabbitMQ',

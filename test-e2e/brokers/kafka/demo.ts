@@ -1,11 +1,13 @@
 import { consumeKafka } from '@onceward/kafka'
+import { openPlace } from '@onceward/testing/prove'
 import { type KafkaConnection, kafka } from '@onceward/testing/servers'
+import { kafkaRequest } from '@onceward/testing/wire'
 import { type ConsumerConfig, Kafka, logLevel } from 'kafkajs'
 import {
   loadRdkafka,
   type RdConsumer,
 } from '../../../packages/kafka/src/clients/confluent/rdkafka.ts'
-import { aborted, type DemoBroker, type DemoQueue, eventKey } from '../../demo/demo-broker.ts'
+import { aborted, type DemoBroker, type DemoQueue, demoQueue } from '../../demo/demo-broker.ts'
 import { ACK_LATENCY_MS, slowAcks } from '../../demo/network.ts'
 import { tell } from '../../demo/signals.ts'
 import { CLIENT_NAMES, type ClientName, openClient } from './clients.ts'
@@ -17,8 +19,6 @@ interface Address {
   readonly sessionMs: number
   readonly client: ClientName
 }
-
-const PARTITIONS = 4
 
 /** A member that is silent for this long loses its partitions. Short, so that a dead process is replaced soon. */
 const SESSION_MS = 4_000
@@ -46,7 +46,7 @@ export const kafkaDemo: DemoBroker = {
   guarded: async ({ address, billing, signal }) => {
     const { client, connection, topic, groupId, sessionMs } = addressOf(address)
     if (client.startsWith('confluent')) slowNativeCommits()
-    else slowAcks(isCommit)
+    else slowAcks(kafkaRequest(OFFSET_COMMIT))
     const watched = await openClient(client, connection, {
       clientId: 'demo',
       onRecords: ({ length }) => tell({ kind: 'received', messages: length }),
@@ -85,12 +85,6 @@ const timing = (sessionMs: number): Omit<ConsumerConfig, 'groupId'> => ({
 const clientOf = ({ brokers }: KafkaConnection): Kafka =>
   new Kafka({ brokers, clientId: 'demo', logLevel: logLevel.NOTHING })
 
-function isCommit(bytes: Uint8Array): boolean {
-  const request = Buffer.from(bytes)
-  if (request.length < 6 || request.readInt32BE(0) !== request.length - 4) return false
-  return request.readInt16BE(4) === OFFSET_COMMIT
-}
-
 /** The sockets of librdkafka are its own, so that its commits are slowed where it is asked for them. */
 function slowNativeCommits(): void {
   const { prototype } = loadRdkafka().KafkaConsumer as unknown as { readonly prototype: RdConsumer }
@@ -103,7 +97,7 @@ function slowNativeCommits(): void {
 
 /** The client of the worker without the guard, which is written with kafkajs: an ordinary one over a slow network that reports deliveries to the parent. */
 function overNetwork(connection: KafkaConnection): Kafka {
-  slowAcks(isCommit)
+  slowAcks(kafkaRequest(OFFSET_COMMIT))
   const client = clientOf(connection)
   const consumerOf = client.consumer.bind(client)
   client.consumer = (config) => {
@@ -118,39 +112,9 @@ function overNetwork(connection: KafkaConnection): Kafka {
 
 async function openTopic(
   connection: KafkaConnection,
-  { topic, groupId, sessionMs, client: name }: Omit<Address, 'connection'>,
+  { topic, groupId, sessionMs, client }: Omit<Address, 'connection'>,
 ): Promise<DemoQueue> {
-  const client = clientOf(connection)
-  const admin = client.admin()
-  const producer = client.producer()
-  await Promise.all([admin.connect(), producer.connect()])
-  await admin.createTopics({ topics: [{ topic, numPartitions: PARTITIONS }] })
-  return {
-    address: JSON.stringify({
-      ...{ connection, topic, groupId, sessionMs },
-      client: name,
-    } satisfies Address),
-    send: async (orders) => {
-      const messages = orders.map((orderId) => ({
-        key: String(orderId),
-        value: JSON.stringify({ orderId }),
-        headers: { 'idempotency-key': eventKey(orderId) },
-      }))
-      await producer.send({ topic, messages })
-    },
-    waiting: async () => {
-      const ends = await admin.fetchTopicOffsets(topic)
-      const [group] = await admin.fetchOffsets({ groupId, topics: [topic] })
-      const done = new Map(group?.partitions.map(({ partition, offset }) => [partition, offset]))
-      const left = ends.map(
-        ({ partition, low, high }) =>
-          // -1: nothing is committed yet.
-          Number(high) - Math.max(Number(low), Number(done.get(partition) ?? -1)),
-      )
-      return left.reduce((sum, messages) => sum + messages, 0)
-    },
-    [Symbol.asyncDispose]: async () => {
-      await Promise.all([admin.disconnect(), producer.disconnect()])
-    },
-  }
+  const place = await openPlace({ broker: 'kafka', config: connection }, topic)
+  const address = { connection, topic, groupId, sessionMs, client } satisfies Address
+  return demoQueue(place, JSON.stringify(address))
 }

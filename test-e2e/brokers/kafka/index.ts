@@ -1,4 +1,5 @@
-import type { BrokerDefinition, TestServer, WordMatcher } from '../broker.ts'
+import { kafkaRequest } from '@onceward/testing/wire'
+import type { BrokerDefinition, TestServer } from '../broker.ts'
 import type { TopicOptions } from './queue.ts'
 
 const server = (options: TopicOptions = {}): TestServer => ({
@@ -6,12 +7,6 @@ const server = (options: TopicOptions = {}): TestServer => ({
   service: 'kafka',
   start: async () => (await import('./server.ts')).startKafka(options),
 })
-
-/** A request of kafkajs is one chunk: four bytes of length, then the key of the API. */
-const request =
-  (apiKey: number): WordMatcher =>
-  (chunk) =>
-    chunk.length > 6 && chunk.readInt16BE(4) === apiKey
 
 const PRODUCE = 0
 const OFFSET_COMMIT = 8
@@ -36,8 +31,8 @@ export const kafka: BrokerDefinition = {
   },
   // To defer a record is to pause its partition: nothing is written.
   words: {
-    'ack-on-wire': request(OFFSET_COMMIT),
-    'dead-letter-on-wire': request(PRODUCE),
+    'ack-on-wire': kafkaRequest(OFFSET_COMMIT),
+    'dead-letter-on-wire': kafkaRequest(PRODUCE),
   },
   samples: {
     quickStart: 'kafka-pg',

@@ -1,9 +1,10 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { consumeStream } from '@onceward/redis-streams'
+import { openPlace } from '@onceward/testing/prove'
 import { redis } from '@onceward/testing/servers'
 import { Redis } from 'ioredis'
 import { SCRIPTS } from '../../../packages/redis-streams/src/clients/scripts.ts'
-import { type DemoBroker, type DemoQueue, eventKey } from '../../demo/demo-broker.ts'
+import { type DemoBroker, type DemoQueue, demoQueue } from '../../demo/demo-broker.ts'
 import { ACK_LATENCY_MS } from '../../demo/network.ts'
 import { tell } from '../../demo/signals.ts'
 import { watchedClient } from './watched-client.ts'
@@ -81,23 +82,10 @@ function overNetwork(url: string): Redis {
 }
 
 async function openQueue(url: string, stream: string): Promise<DemoQueue> {
+  const place = await openPlace({ broker: 'redis-streams', url }, stream)
+  // The hand-written consumer does not create its group.
   const client = new Redis(url)
   await client.xgroup('CREATE', stream, GROUP, '0', 'MKSTREAM')
-  return {
-    address: JSON.stringify({ url, stream } satisfies Address),
-    send: async (orders) => {
-      const adding = orders.map((orderId) => {
-        const fields = [
-          'idempotency-key',
-          eventKey(orderId),
-          'payload',
-          JSON.stringify({ orderId }),
-        ]
-        return client.xadd(stream, '*', ...fields)
-      })
-      await Promise.all(adding)
-    },
-    waiting: () => client.xlen(stream),
-    [Symbol.asyncDispose]: async () => client.disconnect(),
-  }
+  client.disconnect()
+  return demoQueue(place, JSON.stringify({ url, stream } satisfies Address))
 }

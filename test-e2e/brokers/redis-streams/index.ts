@@ -1,5 +1,6 @@
+import type { WordMatcher } from '@onceward/testing/wire'
 import { SCRIPTS } from '../../../packages/redis-streams/src/clients/scripts.ts'
-import type { BrokerDefinition, TestServer, WordMatcher } from '../broker.ts'
+import type { BrokerDefinition, TestServer } from '../broker.ts'
 import type { StreamQueueOptions } from './queue.ts'
 
 const server = (options: StreamQueueOptions = {}): TestServer => ({

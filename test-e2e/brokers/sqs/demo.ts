@@ -1,16 +1,14 @@
 import {
-  CreateQueueCommand,
   DeleteMessageCommand,
-  GetQueueAttributesCommand,
   type Message,
   ReceiveMessageCommand,
-  SendMessageBatchCommand,
   SQSClient,
 } from '@aws-sdk/client-sqs'
 import { consumeSqs } from '@onceward/sqs'
 import type { SqsConnection } from '@onceward/testing'
+import { openPlace } from '@onceward/testing/prove'
 import { sqs } from '@onceward/testing/servers'
-import { type DemoBroker, type DemoQueue, eventKey } from '../../demo/demo-broker.ts'
+import { type DemoBroker, type DemoQueue, demoQueue } from '../../demo/demo-broker.ts'
 import { ACK_LATENCY_MS } from '../../demo/network.ts'
 import { tell } from '../../demo/signals.ts'
 
@@ -18,9 +16,6 @@ interface Address {
   readonly connection: SqsConnection
   readonly queueUrl: string
 }
-
-/** The visibility timeout. Short, so that messages of a dead process come back soon. */
-const VISIBILITY_S = 2
 
 export const sqsDemo: DemoBroker = {
   title: 'SQS',
@@ -79,54 +74,7 @@ function overNetwork(connection: SqsConnection): SQSClient {
 }
 
 async function openQueue(connection: SqsConnection, name: string): Promise<DemoQueue> {
-  const client = new SQSClient(connection)
-  const queueUrl = await createQueue(client, name)
-  return {
-    address: JSON.stringify({ connection, queueUrl } satisfies Address),
-    send: (orders) => send(client, queueUrl, orders),
-    waiting: () => countMessages(client, queueUrl),
-    [Symbol.asyncDispose]: async () => client.destroy(),
-  }
-}
-
-async function createQueue(client: SQSClient, name: string): Promise<string> {
-  const dead = await client.send(new CreateQueueCommand({ QueueName: `${name}-dead` }))
-  const { Attributes } = await client.send(
-    new GetQueueAttributesCommand({ QueueUrl: dead.QueueUrl, AttributeNames: ['QueueArn'] }),
-  )
-  const redrive = { deadLetterTargetArn: Attributes?.['QueueArn'], maxReceiveCount: 100 }
-  const { QueueUrl = '' } = await client.send(
-    new CreateQueueCommand({
-      QueueName: name,
-      Attributes: {
-        VisibilityTimeout: String(VISIBILITY_S),
-        RedrivePolicy: JSON.stringify(redrive),
-      },
-    }),
-  )
-  return QueueUrl
-}
-
-async function send(client: SQSClient, QueueUrl: string, orders: readonly number[]): Promise<void> {
-  const Entries = orders.map((orderId, index) => ({
-    Id: String(index),
-    MessageBody: JSON.stringify({ orderId }),
-    MessageAttributes: {
-      'idempotency-key': { DataType: 'String', StringValue: eventKey(orderId) },
-    },
-  }))
-  const { Failed = [] } = await client.send(new SendMessageBatchCommand({ QueueUrl, Entries }))
-  if (Failed.length > 0) throw new Error(`SQS refused ${Failed.length} messages`)
-}
-
-/** Messages that are not deleted yet, including hidden ones. */
-async function countMessages(client: SQSClient, QueueUrl: string): Promise<number> {
-  const { Attributes = {} } = await client.send(
-    new GetQueueAttributesCommand({ QueueUrl, AttributeNames: ['All'] }),
-  )
-  return (
-    Number(Attributes['ApproximateNumberOfMessages']) +
-    Number(Attributes['ApproximateNumberOfMessagesNotVisible']) +
-    Number(Attributes['ApproximateNumberOfMessagesDelayed'] ?? 0)
-  )
+  const place = await openPlace({ broker: 'sqs', config: connection }, name)
+  const { queueUrl } = place.where
+  return demoQueue(place, JSON.stringify({ connection, queueUrl } satisfies Address))
 }

@@ -1,4 +1,5 @@
-import type { BrokerDefinition, TestServer, WordMatcher } from '../broker.ts'
+import { sqsAction } from '@onceward/testing/wire'
+import type { BrokerDefinition, TestServer } from '../broker.ts'
 import type { SqsQueueOptions } from './queue.ts'
 
 const server = (options: SqsQueueOptions = {}): TestServer => ({
@@ -6,11 +7,6 @@ const server = (options: SqsQueueOptions = {}): TestServer => ({
   service: 'sqs',
   start: async () => (await import('./server.ts')).startSqs(options),
 })
-
-const action = (name: string): WordMatcher => {
-  const target = `AmazonSQS.${name}`
-  return (chunk) => chunk.includes(target)
-}
 
 export const sqs: BrokerDefinition = {
   title: 'SQS',
@@ -34,9 +30,9 @@ export const sqs: BrokerDefinition = {
     outage: [],
   },
   words: {
-    'ack-on-wire': action('DeleteMessage'),
-    'defer-on-wire': action('ChangeMessageVisibility'),
-    'dead-letter-on-wire': action('SendMessage'),
+    'ack-on-wire': sqsAction('DeleteMessage'),
+    'defer-on-wire': sqsAction('ChangeMessageVisibility'),
+    'dead-letter-on-wire': sqsAction('SendMessage'),
   },
   samples: {
     quickStart: 'sqs-pg',

@@ -11,6 +11,9 @@ const CALLS: Readonly<Record<Question['kind'], string>> = {
   ...{ events: 'event()', setup: 'setup()', count: 'count()', teardown: 'teardown()' },
 }
 
+/** A machine that is busy takes its time. */
+const LOAD_MS = 120_000
+
 /** The process that makes events and counts effects: the user's file, without its consumer. */
 export class Author implements AsyncDisposable {
   readonly #process: UserProcess
@@ -39,7 +42,7 @@ export class Author implements AsyncDisposable {
   ): Promise<Author> {
     const author = new Author({ ...settings, role: 'author' }, variables)
     try {
-      await author.#within(author.#ready.promise, 'loading it')
+      await author.#within(author.#ready.promise, 'loading it', LOAD_MS)
       return author
     } catch (error) {
       await author[Symbol.asyncDispose]()
@@ -81,7 +84,7 @@ export class Author implements AsyncDisposable {
     this.#asked.set(id, asked)
     this.#process.say({ kind: 'ask', id, question })
     try {
-      return await this.#within(asked.promise, CALLS[question.kind])
+      return await this.#within(asked.promise, CALLS[question.kind], this.#settings.answerMs)
     } finally {
       this.#asked.delete(id)
     }
@@ -98,15 +101,14 @@ export class Author implements AsyncDisposable {
     else asked?.reject(this.#process.error('a function has thrown:', message.text))
   }
 
-  async #within<Value>(promise: Promise<Value>, what: string): Promise<Value> {
-    const { answerMs } = this.#settings
+  async #within<Value>(promise: Promise<Value>, what: string, mostMs: number): Promise<Value> {
     let timer: NodeJS.Timeout | undefined
     const late = new Promise<never>((_, reject) => {
       timer = setTimeout(() => {
         const advice =
           'Check that it reaches its database, and that it does not wait for the consumer to end.'
-        reject(this.#process.error(`${what} has not ended after ${answerMs / 1_000} s.`, advice))
-      }, answerMs)
+        reject(this.#process.error(`${what} has not ended after ${mostMs / 1_000} s.`, advice))
+      }, mostMs)
     })
     try {
       return await Promise.race([promise, late])

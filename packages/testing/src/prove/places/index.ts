@@ -36,27 +36,38 @@ const CLIENTS: Readonly<Record<ProveBroker, string>> = {
   'redis-streams': 'ioredis',
 }
 
-/** Creates a place with a name of its own. @throws {@link ProofError} without the client of the broker. */
-export async function openPlace(address: BrokerAddress): Promise<Place<ProveBroker>> {
-  const name = `onceward-prove-${randomBytes(5).toString('hex')}`
+/**
+ * Creates a place.
+ *
+ * @param name - Default: a new one.
+ * @throws {@link ProofError} without the client of the broker.
+ */
+export async function openPlace<Address extends BrokerAddress>(
+  address: Address,
+  name: string = `onceward-prove-${randomBytes(5).toString('hex')}`,
+): Promise<Place<Address['broker']>> {
   try {
-    switch (address.broker) {
-      case 'sqs':
-        return await (await import('./sqs.ts')).sqsPlace(address.config, name)
-      case 'kafka':
-        return await (await import('./kafka.ts')).kafkaPlace(address.config, name)
-      case 'amqp':
-        return await (await import('./amqp.ts')).amqpPlace(address.url, name)
-      case 'redis-streams':
-        return await (await import('./redis-streams.ts')).streamsPlace(address.url, name)
-      default:
-        return address satisfies never
-    }
+    return (await opened(address, name)) as Place<Address['broker']>
   } catch (error) {
     const client = CLIENTS[address.broker]
     if (error instanceof Error && Reflect.get(error, 'code') === 'ERR_MODULE_NOT_FOUND') {
       throw new ProofError(`The package ${client} is not installed. Run \`npm install ${client}\`.`)
     }
     throw error
+  }
+}
+
+async function opened(address: BrokerAddress, name: string): Promise<Place<ProveBroker>> {
+  switch (address.broker) {
+    case 'sqs':
+      return (await import('./sqs.ts')).sqsPlace(address.config, name)
+    case 'kafka':
+      return (await import('./kafka.ts')).kafkaPlace(address.config, name)
+    case 'amqp':
+      return (await import('./amqp.ts')).amqpPlace(address.url, name)
+    case 'redis-streams':
+      return (await import('./redis-streams.ts')).streamsPlace(address.url, name)
+    default:
+      return address satisfies never
   }
 }

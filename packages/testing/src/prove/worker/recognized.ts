@@ -46,4 +46,12 @@ export class Recognized {
   }
 }
 
-const trimmed = (word: string): string => word.replace(/^[.:/+-]+/, '').replace(/[.:/+-]+$/, '')
+const isMark = (character = ''): boolean => '.:/+-'.includes(character)
+
+/** Without the marks around a word. */
+function trimmed(word: string): string {
+  let [from, to] = [0, word.length]
+  while (from < to && isMark(word[from])) from += 1
+  while (to > from && isMark(word[to - 1])) to -= 1
+  return word.slice(from, to)
+}
