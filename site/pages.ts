@@ -49,6 +49,7 @@ export const SECTIONS: readonly Section[] = [
       ['failures', 'Failures'],
       ['traps', 'Traps'],
       ['trap-tests', 'The tests of the traps'],
+      ['prove', 'Prove your own handler'],
       ['proof', 'Proof'],
       ['configurations', 'Configurations'],
       ['benchmarks', 'Benchmarks'],

@@ -9,6 +9,7 @@ export {
   type ProveCommon,
   type ProveEnv,
   type ProvePlaces,
+  type ProveVariables,
 } from './proof.ts'
 export { prove } from './prove.ts'
 export { isExact, type ProveResult } from './result.ts'

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { ProofError } from './errors.ts'
 import type { ProveOptions } from './options.ts'
-import { OTHER_POINTS, POINT_TITLES, type Point } from './points.ts'
+import { OTHER_POINTS, POINT_TITLES, type Point, TRANSACTION_POINTS } from './points.ts'
 import { blowFile, type Named, type TakenBlow } from './protocol.ts'
 import { Quiet } from './quiet.ts'
 import type { Stage } from './stage.ts'
@@ -72,8 +72,19 @@ export class Play {
 
   /** In place of a point that this consumer does not show, one that every consumer has. */
   #reachable(planned: Point): Point {
-    if ((this.#misses.get(planned) ?? 0) < MISSES || !this.unseen.includes(planned)) return planned
+    if (!this.#isHidden(planned)) return planned
+    if (!this.#misses.has(planned)) this.#misses.set(planned, 0)
     return OTHER_POINTS[this.#next % OTHER_POINTS.length] ?? planned
+  }
+
+  /** Not seen in two blows: where no transaction is seen at all, two of any of its points. */
+  #isHidden(planned: Point): boolean {
+    const alike = TRANSACTION_POINTS.includes(planned) ? TRANSACTION_POINTS : [planned]
+    if (this.struck.some(({ point }) => point === planned)) return false
+    const missed = (point: Point): number => this.#misses.get(point) ?? 0
+    if (missed(planned) >= MISSES) return true
+    if (this.struck.some(({ point }) => alike.includes(point))) return false
+    return alike.reduce((sum, point) => sum + missed(point), 0) >= MISSES
   }
 
   #arm(point: Point): number {

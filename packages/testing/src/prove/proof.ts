@@ -55,7 +55,13 @@ export interface ProveCommon {
  */
 export type ProveEnv<Broker extends ProveBroker = ProveBroker> = {
   readonly [Each in Broker]: ProveCommon & { readonly broker: Each } & ProvePlaces[Each]
-}[Broker]
+}[Broker] &
+  ProveVariables
+
+/** The environment variables by their own names. */
+export interface ProveVariables {
+  readonly [variable: Uppercase<string>]: string | undefined
+}
 
 /** The exports of the file that `prove` runs, or of its default export. */
 export interface Proof<Broker extends ProveBroker = ProveBroker> {

@@ -49,11 +49,11 @@ export async function openStage(
   const folder = await mkdtemp(join(tmpdir(), 'onceward-prove-'))
   undo.push(() => rm(folder, { recursive: true, force: true }))
 
+  const variables = variablesOf(servers, place)
   const settings = {
     ...{ file, folder, answerMs: options.answerMs ?? ANSWER_MS },
-    env: envOf(servers, place),
+    env: envOf(servers, place, variables),
   } satisfies Omit<ProcessSettings, 'role'>
-  const variables = variablesOf(servers, place)
   const author = await Author.start(settings, variables)
   undo.push(async () => author[Symbol.asyncDispose]())
   undo.push(() => author.teardown())
@@ -78,9 +78,14 @@ async function demandNothing(author: Author): Promise<void> {
   )
 }
 
-function envOf(servers: GivenServers, { where }: Place<ProveBroker>): ProveEnv {
+function envOf(
+  servers: GivenServers,
+  { where }: Place<ProveBroker>,
+  variables: Record<string, string>,
+): ProveEnv {
   const { broker, databaseUrl, redisUrl } = servers
   return {
+    ...variables,
     ...{ databaseUrl, redisUrl, brokerUrl: urlOf(broker), leaseMs: LEASE_MS },
     ...{ broker: broker.broker, ...where },
   } as ProveEnv
