@@ -20,6 +20,8 @@ export interface PointWatch {
 const WORKING_MS = 60
 /** Messages that a client may acknowledge together. */
 const MOST_UNACKED = 100
+/** Fresh events are inserted, counted ones are updated or locked. Clean-up deletes. */
+const CLAIM = /\b(?:insert|update)\b/i
 const NOBODY = { events: [], ids: [] }
 
 /** Sees on the sockets of this process where the consumer is in its work, and lets it be struck there. */
@@ -117,7 +119,7 @@ class Points {
 
   /** It names an event, or claims one for a guard. Other transactions are those of heartbeats and clean-up. */
   #isWork({ texts, values }: WireTransaction): boolean {
-    const claims = texts.some((text) => text.includes('processed_events') && /insert/i.test(text))
+    const claims = texts.some((text) => text.includes('processed_events') && CLAIM.test(text))
     return claims || this.#watch.recognized.among(values).length > 0
   }
 
