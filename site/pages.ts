@@ -14,6 +14,7 @@ export const SECTIONS: readonly Section[] = [
       ['kafka', 'Kafka'],
       ['rabbitmq', 'RabbitMQ'],
       ['redis-streams', 'Redis Streams'],
+      ['bullmq', 'BullMQ'],
       ['http', 'HTTP'],
       ['webhooks', 'Webhooks'],
       ['outbox', 'Outbox'],

@@ -34,6 +34,8 @@ test('status counts what the guards did, by consumer and reason', async () => {
   expect(tables.map(({ name }) => name)).toContain('processed_events')
   const { stdout } = await cli(['status'], at)
   expect(stdout).toMatch(/CONSUMER +DONE\/MIN.*\nbilling +3 +3 +2 +0 +1 +0 +2/)
+  expect(stdout).not.toContain('processed_events')
+  expect((await cli(['status', '--tables'], at)).stdout).toMatch(/\nprocessed_events +\d/)
 })
 
 // Red before: a consumer that worked was "seen 6 min ago", and nothing said that none did.
@@ -89,12 +91,14 @@ test('status counts the dead letters that their place has not taken yet, with th
 
 test('watch looks again and again, and shows how the tables grow', async () => {
   await using at = await operated()
-  const { code, stdout } = await cli(['watch', '--interval', '200ms', '--times', '2'], at)
+  const twice = ['--interval', '200ms', '--times', '2']
+  const { code, stdout } = await cli(['watch', ...twice, '--tables'], at)
   expect(code).toBe(0)
   expect(stdout.match(/^CONSUMER/gm)).toHaveLength(2)
   expect(stdout).toMatch(/rows\/s/)
   expect(stdout).not.toContain('\u001b')
-  const lines = await cli(['watch', '--interval', '200ms', '--times', '2', '--json'], at)
+  expect((await cli(['watch', ...twice], at)).stdout).not.toMatch(/rows\/s/)
+  const lines = await cli(['watch', ...twice, '--json'], at)
   expect(
     lines.stdout
       .trim()

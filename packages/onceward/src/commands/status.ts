@@ -12,25 +12,35 @@ import { command, type End, type Work, wholeNumber, withDatabase } from './comma
 const RIGHTS =
   'onceward_operator. If it was made by an earlier docs/least-privilege.sql, `doctor` names the grants that it lacks.'
 
+interface StatusFlags {
+  readonly tables?: boolean
+}
+
+const TABLES = ['--tables', 'also the tables of onceward with their sizes and growth'] as const
+
 export function statusCommand(end: End): Command {
   const made = command({
     name: 'status',
-    summary: 'Show consumers with their rates, what waits, dead letters by reason, table sizes',
+    summary: 'Show consumers with their rates, what waits, dead letters by reason',
     details:
       'IN HAND is the number of counted runs without a recorded result; the first run of a clean event is not counted anywhere.',
     rights: RIGHTS,
-    examples: ['status', 'status --json | jq .consumers'],
+    examples: ['status', 'status --tables', 'status --json | jq .consumers'],
   })
-  return made.action(async () => end(await withDatabase<object>(made, status)))
+  return made
+    .option(...TABLES)
+    .action(async () => end(await withDatabase<StatusFlags>(made, status)))
 }
 
-async function status({ database, output }: Work<object>): Promise<ExitCode> {
+async function status({ database, options, output }: Work<StatusFlags>): Promise<ExitCode> {
   const read = await readTablesOf(database, (query) => readStatus(query, database))
-  output.answer(read, () => statusText({ status: read }, output))
+  output.answer(read, () =>
+    statusText({ status: read, hasTables: options.tables === true }, output),
+  )
   return EXIT.ok
 }
 
-interface WatchFlags {
+interface WatchFlags extends StatusFlags {
   readonly interval: string
   readonly times?: string
 }
@@ -45,6 +55,7 @@ export function watchCommand(end: End): Command {
     examples: ['watch', 'watch --interval 10s', 'watch --json --times 2'],
   })
   return made
+    .option(...TABLES)
     .option('--interval <span>', 'time between two looks', '2s')
     .option('--times <count>', 'end after so many looks')
     .action(async () => end(await withDatabase<WatchFlags>(made, watch)))
@@ -73,7 +84,7 @@ async function watch({ database, output, options }: Work<WatchFlags>): Promise<E
     if (now !== undefined) {
       output.answer(now, () => {
         const clear = process.stdout.isTTY === true ? CLEAR : ''
-        return `${clear}${statusText({ status: now, before }, output)}`
+        return `${clear}${statusText({ status: now, before, hasTables: options.tables === true }, output)}`
       })
       before = now
     }

@@ -19,7 +19,13 @@ import { deadMessages, messagesOf, readOutbox, waitingKeys } from '../data/outbo
 import { withSender } from '../data/queue-sender.ts'
 import { readable } from '../data/readable.ts'
 import { openRedis } from '../data/redis.ts'
-import { consumerNames, failedMinutes, readStatus, recentMinutes } from '../data/status.ts'
+import {
+  consumerNames,
+  countWaiting,
+  failedMinutes,
+  readStatus,
+  recentMinutes,
+} from '../data/status.ts'
 import { readTablesOf } from '../data/tables.ts'
 import { timelineOf } from '../data/timeline.ts'
 import { readTroubled } from '../data/troubled.ts'
@@ -93,6 +99,11 @@ export function createApi(options: ApiOptions): Api {
       brokers: options.brokers.map(({ title }) => title),
       redis: options.redis !== undefined,
     }),
+    marks: () => marks(database),
+    consumers: () =>
+      readTablesOf(database, async (query) => ({
+        consumers: await consumerNames(query, database),
+      })),
     status: () => overview(options),
     waiting: ({ query }) => waiting(database, query.get('consumer') || undefined),
     letters: ({ query }) => letters(database, filterOf(query)),
@@ -146,6 +157,22 @@ function overview({ database }: ApiOptions): Promise<unknown> {
       errors: await errorGroups(query, database, { limit: MOST_ERRORS }),
       troubles: Object.fromEntries(
         status.consumers.map((each) => [each.name, troublesOf(each, status.nowMs)]),
+      ),
+    }
+  })
+}
+
+/** What the navigation counts. */
+function marks(database: Database): Promise<unknown> {
+  return readTablesOf(database, async (query) => {
+    const letters = await counts(query, database)
+    const destinations = (await readOutbox(query, database)) ?? []
+    return {
+      letters: letters.reduce((sum, { count }) => sum + count, 0),
+      waiting: await countWaiting(query, database),
+      outbox: destinations.reduce(
+        (sum, { dead, isServed, waiting: many }) => sum + dead + (isServed ? 0 : many),
+        0,
       ),
     }
   })

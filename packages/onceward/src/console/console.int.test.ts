@@ -72,6 +72,45 @@ describe.skipIf(skipped('chromium'))('the console in a Chromium', () => {
     await page.getByRole('link', { name: 'All errors' }).waitFor()
   })
 
+  test('counts in the navigation, and lists apart who is gone', async () => {
+    await at.send('first', {})
+    await at.kill('order-1', 'card declined')
+    await at.pool.query(`insert into onceward.consumers (name, dedup_window_ms, fingerprint_rule, seen_at, worker_ended_at)
+      select other, dedup_window_ms, fingerprint_rule, now() - interval '3 d', now() - interval '3 d'
+      from onceward.consumers, (values ('gone'), ('left')) as others (other)`)
+    const page = await open()
+    await page.getByRole('heading', { name: '1 of 1 consumers needs you' }).waitFor()
+    await page.getByText('2 consumers without a worker for a day').click()
+    await page.getByText(/^gone: last worker/).waitFor()
+    const nav = page.getByRole('navigation')
+    await nav.getByRole('link', { name: 'Dead letters 1', exact: true }).waitFor()
+    await nav.getByRole('link', { name: 'Waiting', exact: true }).waitFor()
+    await page.setViewportSize({ width: 1_360, height: 900 })
+    const tops = await page
+      .locator('body > header > *')
+      .evaluateAll('(all) => all.map((each) => each.getBoundingClientRect().bottom)' as never)
+    expect(Math.max(...(tops as number[]))).toBeLessThan(64)
+  })
+
+  test('shows many consumers as rows, and messages that no relay takes', async () => {
+    await at.send('first', {})
+    await at.pool.query(`insert into onceward.consumers (name, dedup_window_ms, fingerprint_rule)
+      select 'other-' || n, dedup_window_ms, fingerprint_rule from onceward.consumers, generate_series(1, 11) n`)
+    await at.pool.query(
+      DEAD_MESSAGE.replace("'x', repeat", "'q', repeat").replace('now(), repeat', 'null, repeat'),
+    )
+    const page = await open()
+    await page.getByRole('heading', { name: '1 thing needs you' }).waitFor()
+    await page
+      .getByRole('link', { name: /^1 message of the outbox to mails-of-the-shop waits/ })
+      .waitFor()
+    await page
+      .getByRole('table', { name: 'Consumers' })
+      .getByRole('row', { name: /other-11 Healthy/ })
+      .waitFor()
+    expect(await page.getByRole('article').count()).toBe(0)
+  })
+
   test('replays all dead letters of one error, and no other', async () => {
     for (const n of [1, 2]) await at.kill(`order-${n}`, `no account acc-${n}`)
     await at.kill('order-3', 'card declined')
@@ -218,7 +257,7 @@ describe.skipIf(skipped('chromium'))('the console in a Chromium', () => {
     const page = await open()
     await follow(page, 'Event')
     await page.getByLabel('Key').fill('order-1')
-    await page.getByLabel('Consumer').fill('billing')
+    await page.getByLabel('Consumer').selectOption('billing')
     await page.getByLabel('Tenant').fill('acme')
     await page.getByRole('button', { name: 'Show', exact: true }).click()
     await page.getByText('settled as dead-lettered (fatal)').waitFor()
@@ -385,7 +424,7 @@ describe.skipIf(skipped('chromium'))('a console whose database goes away', () =>
       .getByText(/No connection to PostgreSQL/)
       .waitFor()
     await server.restart()
-    await page.getByText('Running retries: none.').waitFor()
+    await page.getByText('Nothing waits for another attempt.').waitFor()
     await page.getByRole('alert').waitFor({ state: 'hidden' })
     await follow(page, 'Dead letters')
     expect(await page.getByRole('button', { name: /Replay|Discard/ }).count()).toBe(0)

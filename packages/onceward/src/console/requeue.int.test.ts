@@ -98,7 +98,7 @@ describe.skipIf(skipped('sqs') ?? skipped('chromium'))('a console that knows the
     await page.getByRole('button', { name: 'Requeue all 2 that match' }).click()
     await dialog.getByRole('button', { name: 'Requeue 2' }).click()
     await page.getByRole('status').getByText('2 dead letters sent back.').waitFor()
-    await page.getByText('There are no dead letters that match.').waitFor()
+    await page.getByText('Nothing is dead.').waitFor()
     expect(await received()).toEqual(['{', '{"id":"order-1"}'])
     const by = (action: string) => ({ who: 'alice', action })
     expect(await audit()).toEqual(['requeue', 'requeued', 'requeue', 'requeued'].map(by))

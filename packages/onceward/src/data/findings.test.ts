@@ -95,6 +95,10 @@ test.each<readonly [Partial<ConsumerStatus>, RegExp]>([
   [{ unpublishedLate: 1 }, /1 dead letter of billing could not be published/],
   [{ dead: DEAD }, /2 dead letters of billing wait for an operator, the oldest for 1 h/],
   [
+    { dead: DEAD.map((each) => ({ ...each, count: 1 })).slice(0, 1) },
+    /1 dead letter of billing waits for an operator/,
+  ],
+  [
     {
       dead: [...DEAD, { consumer: 'billing', reason: 'late', count: 3, oldestMs: NOW - 5 * HOUR }],
     },

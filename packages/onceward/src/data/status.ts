@@ -136,6 +136,18 @@ export async function consumerNames(
   return rows.map(({ name }) => name)
 }
 
+/** Events that wait for their next attempt, at the broker or here. */
+export async function countWaiting(
+  query: Query,
+  { quoted }: Pick<Database, 'quoted'>,
+): Promise<number> {
+  const [row] = await query<{ readonly count: number }>(
+    `select count(*) as count from ${quoted}.failed_events f
+     join ${quoted}.processed_events p on p.event_id = f.event_id where p.state = 'w' and f.reason is null`,
+  )
+  return row?.count ?? 0
+}
+
 /** One age that every consumer's rows are grouped by: whole minutes before now. */
 export interface Minute {
   readonly consumerId: number

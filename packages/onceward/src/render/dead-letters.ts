@@ -1,6 +1,7 @@
 import type { DeadLetter, DeadLetterCount, DeadLetterSummary } from '../data/dead-letters.ts'
 import type { Output } from '../output.ts'
 import type { ShownBody } from './body.ts'
+import { foldedStack } from './stack.ts'
 import { table } from './table.ts'
 import { bytes, counted, instant } from './units.ts'
 import { cut, toJson, visible, visibleLines } from './visible.ts'
@@ -81,6 +82,6 @@ export function deadLetterText(letter: DeadLetter, body: ShownBody, { style }: S
     ...(body.note === undefined ? [] : [style('yellow', body.note)]),
     '',
     style('bold', 'error'),
-    visibleLines(letter.error ?? '–'),
+    visibleLines(foldedStack(letter.error ?? '–')),
   ].join('\n')
 }

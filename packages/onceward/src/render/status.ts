@@ -1,3 +1,4 @@
+import { troublesOf } from '../data/consumer-trouble.ts'
 import type { ConsumerStatus, PausedStatus, Status, TableStatus } from '../data/status.ts'
 import type { Output } from '../output.ts'
 import { table } from './table.ts'
@@ -8,9 +9,14 @@ import { visible } from './visible.ts'
 export interface Shown {
   readonly status: Status
   readonly before?: Status | undefined
+  /** Whether the tables are shown with their sizes. */
+  readonly hasTables?: boolean | undefined
 }
 
-export function statusText({ status, before }: Shown, { style }: Pick<Output, 'style'>): string {
+export function statusText(
+  { status, before, hasTables = false }: Shown,
+  { style }: Pick<Output, 'style'>,
+): string {
   const { consumers, leases, nowMs, sweptAtMs, version } = status
   const about = [
     `tables version ${version}`,
@@ -24,17 +30,12 @@ export function statusText({ status, before }: Shown, { style }: Pick<Output, 's
         CONSUMER_HEAD,
         consumers.map((each) => consumerRow(each, status)),
       ),
+      consumers.map((each) => styleOf(each, nowMs)),
     ),
-    ...deadPart(status),
-    ...unpublishedPart(status),
-    ...outboxPart(status),
-    titled(
-      style,
-      table(
-        TABLE_HEAD,
-        status.tables.map((each) => tableRow(each, { status, before })),
-      ),
-    ),
+    ...deadPart(status, style),
+    ...unpublishedPart(status, style),
+    ...outboxPart(status, style),
+    ...(hasTables ? [tablesPart({ status, before }, style)] : []),
   ]
   const bound = status.ratesAreWhole
     ? []
@@ -46,9 +47,28 @@ export function statusText({ status, before }: Shown, { style }: Pick<Output, 's
 
 type Style = Output['style']
 
-function titled(style: Style, text: string): string {
+/** `styles` are those of the rows; undefined for a row that is as it should be. */
+function titled(style: Style, text: string, styles: readonly RowStyle[] = []): string {
   const [head = '', ...rest] = text.split('\n')
-  return [style('bold', head), ...rest].join('\n')
+  const rows = rest.map((row, at) => {
+    const own = styles[at]
+    return own === undefined ? row : style(own, row)
+  })
+  return [style('bold', head), ...rows].join('\n')
+}
+
+type RowStyle = 'red' | 'yellow' | undefined
+
+/** Red: somebody is needed. Yellow: mends itself. */
+function styleOf(consumer: ConsumerStatus, nowMs: number): RowStyle {
+  const [worst] = troublesOf(consumer, nowMs)
+  if (worst === undefined) return undefined
+  return worst.trouble === 'waiting' ? 'yellow' : 'red'
+}
+
+function tablesPart(shown: Shown, style: Style): string {
+  const rows = shown.status.tables.map((each) => tableRow(each, shown))
+  return titled(style, table(TABLE_HEAD, rows))
 }
 
 const CONSUMER_HEAD = [
@@ -80,7 +100,7 @@ function noWorkerPart(
   const lines = consumers.flatMap(({ name, noWorkerSinceMs }) =>
     noWorkerSinceMs === null ? [] : [noWorkerText(name, noWorkerSinceMs, nowMs)],
   )
-  return lines.length === 0 ? [] : [style('bold', lines.join('\n'))]
+  return lines.length === 0 ? [] : [style(['bold', 'red'], lines.join('\n'))]
 }
 
 /** No worker has sent a heartbeat since then, and none was closed later. */
@@ -107,27 +127,45 @@ function pausedText(consumer: string, paused: PausedStatus, nowMs: number): stri
   return `${consumer} is paused by ${visible(by ?? PAUSERS[source])} since ${instant(sinceMs)} (${relative(sinceMs, nowMs)})${until}${reason}. End it with \`npx onceward resume ${consumer}\`.`
 }
 
-function deadPart({ consumers, nowMs }: Status): readonly string[] {
+function deadPart({ consumers, nowMs }: Status, style: Style): readonly string[] {
   const rows = consumers.flatMap(({ dead }) =>
     dead.map(({ consumer, count, oldestMs, reason }) => [
       ...[consumer, reason, String(count), duration(nowMs - oldestMs)],
     ]),
   )
-  return rows.length === 0 ? [] : [table(['DEAD LETTERS OF', 'REASON', 'COUNT', 'OLDEST'], rows)]
+  const head = ['DEAD LETTERS OF', 'REASON', 'COUNT', 'OLDEST']
+  return rows.length === 0
+    ? []
+    : [
+        titled(
+          style,
+          table(head, rows),
+          rows.map(() => 'red'),
+        ),
+      ]
 }
 
 /** Dead letters that their dead-letter place has not taken yet. Usually empty. */
-function unpublishedPart({ consumers, nowMs }: Status): readonly string[] {
+function unpublishedPart({ consumers, nowMs }: Status, style: Style): readonly string[] {
   const rows = consumers.flatMap(({ name, oldestUnpublishedMs, unpublished }) =>
     oldestUnpublishedMs === null
       ? []
       : [[name, String(unpublished), duration(nowMs - oldestUnpublishedMs)]],
   )
-  return rows.length === 0 ? [] : [table(['NOT PUBLISHED YET', 'COUNT', 'OLDEST'], rows)]
+  const head = ['NOT PUBLISHED YET', 'COUNT', 'OLDEST']
+  return rows.length === 0
+    ? []
+    : [
+        titled(
+          style,
+          table(head, rows),
+          rows.map(() => 'red'),
+        ),
+      ]
 }
 
 /** Only where something waits or is dead: a relay deletes what has left. */
-function outboxPart({ nowMs, outbox }: Status): readonly string[] {
+function outboxPart({ nowMs, outbox }: Status, style: Style): readonly string[] {
   const rows = (outbox ?? []).map(
     ({ dead, delayed, destination, isServed, oldestWaitingMs, refused, waiting }) => [
       ...[destination, ...[waiting, delayed, refused, dead].map(String)],
@@ -136,7 +174,11 @@ function outboxPart({ nowMs, outbox }: Status): readonly string[] {
     ],
   )
   const head = ['OUTBOX TO', 'WAITING', 'DELAYED', 'REFUSED', 'DEAD', 'OLDEST WAITING', 'RELAY']
-  return rows.length === 0 ? [] : [table(head, rows)]
+  const styles = (outbox ?? []).map(({ dead, isServed, refused }): RowStyle => {
+    if (dead > 0 || !isServed) return 'red'
+    return refused > 0 ? 'yellow' : undefined
+  })
+  return rows.length === 0 ? [] : [titled(style, table(head, rows), styles)]
 }
 
 const TABLE_HEAD = ['TABLE', 'ROWS (ABOUT)', 'SIZE', 'DEAD ROWS', 'GROWTH']

@@ -1,6 +1,7 @@
 import type { NextDelivery } from '../data/next-delivery.ts'
 import type { Timeline } from '../data/timeline.ts'
 import type { Output } from '../output.ts'
+import { foldedStack } from './stack.ts'
 import { duration, instant, relative } from './units.ts'
 import { visible, visibleLines } from './visible.ts'
 
@@ -28,7 +29,7 @@ export function timelineText(
     const more =
       detail === undefined
         ? []
-        : visibleLines(detail)
+        : visibleLines(foldedStack(detail))
             .split('\n')
             .map((text) => `    ${text}`)
     return [line, ...more]

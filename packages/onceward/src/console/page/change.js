@@ -96,7 +96,8 @@ const NOTES = {
 /**
  * Buttons for what may be done with dead letters. What deletes them is red, and apart.
  *
- * @param buttonsOf - Titles, names for those who listen if they say more, and actions, by verb.
+ * @param buttonsOf - Titles, names for those who listen if they say more, and actions, by verb. Without an action a
+ *   button cannot be pressed.
  */
 export function actionBar(buttonsOf) {
   const buttons = (verb) =>
@@ -104,7 +105,12 @@ export function actionBar(buttonsOf) {
       h(
         'button',
         {
-          ...{ type: 'button', class: verb, 'aria-label': label },
+          ...{
+            type: 'button',
+            class: act === undefined ? `${verb} quiet` : verb,
+            'aria-label': label,
+          },
+          disabled: act === undefined,
           click: () => void act(verb).catch((error) => tell(error.message)),
         },
         title,

@@ -38,7 +38,7 @@ export function replace(element, ...children) {
  * A table. On a narrow screen each row is a card of its own, whose cells carry the title of their column. The roles say
  * what it is also then, because browsers take a table that is laid out otherwise for none.
  */
-export function table(caption, head, rows) {
+export function table(caption, head, rows, look) {
   for (const row of rows) {
     row.setAttribute('role', 'row')
     for (const [at, each] of [...row.children].entries()) {
@@ -56,7 +56,12 @@ export function table(caption, head, rows) {
   })
   return h(
     'div',
-    { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': caption },
+    {
+      class: look === undefined ? 'scroll' : `scroll ${look}`,
+      tabindex: 0,
+      role: 'region',
+      'aria-label': caption,
+    },
     h(
       'table',
       { role: 'table' },
@@ -84,8 +89,8 @@ export function field(label, input) {
   return h('label', {}, label, input)
 }
 
-/** A list to choose from; `options` are values, or values with their titles. The first is everything. */
-export function choice(name, options, chosen) {
+/** A list to choose from; `options` are values, or values with their titles. `first` is no choice. */
+export function choice(name, options, chosen, first = 'all') {
   const items = Array.isArray(options)
     ? options.map((each) => [each, each])
     : Object.entries(options)
@@ -93,7 +98,7 @@ export function choice(name, options, chosen) {
   return h(
     'select',
     { name },
-    h('option', { value: '' }, 'all'),
+    h('option', { value: '' }, first),
     [...items, ...(known ? [] : [[chosen, chosen]])].map(([value, title]) =>
       h('option', { value, selected: value === chosen }, title),
     ),

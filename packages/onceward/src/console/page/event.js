@@ -1,23 +1,37 @@
 import { ask } from './ask.js'
-import { errorBlock, facts, field, filterForm, h } from './dom.js'
+import { choice, errorBlock, facts, field, filterForm, h } from './dom.js'
 import { instant } from './units.js'
 
 export async function show(view, query) {
-  view.append(h('h2', {}, 'Story of an event'), form(query))
+  const { consumers } = await ask('consumers')
+  view.append(h('h2', {}, 'Story of an event'), form(query, consumers))
   if (query.id === undefined && query.key === undefined) return
   view.append(h('section', { class: 'card' }, story(await ask('event', query))))
 }
 
-function form(query) {
-  const text = (name) => h('input', { name, value: query[name] ?? '', autocomplete: 'off' })
-  return filterForm(
-    'event',
-    field('Key', text('key')),
-    field('Consumer', text('consumer')),
-    field('Tenant', text('tenant')),
-    field('or event id', text('id')),
-    h('button', {}, 'Show'),
-  )
+const NOTE =
+  'The key is what `eventKey` of the guard returns. The id is `eventId` in a line of the log.'
+
+function form(query, consumers) {
+  const text = (name, size) =>
+    h('input', { name, value: query[name] ?? '', autocomplete: 'off', size })
+  // With one consumer there is nothing to choose.
+  const chosen = query.consumer ?? (consumers.length === 1 ? consumers[0] : undefined)
+  return [
+    h(
+      'p',
+      { class: 'quiet' },
+      NOTE.split('`').map((part, at) => (at % 2 === 1 ? h('code', {}, part) : part)),
+    ),
+    filterForm(
+      'event',
+      field('Consumer', choice('consumer', consumers, chosen, 'choose …')),
+      field('Key', text('key', 28)),
+      field('Tenant, if it has one', text('tenant', 14)),
+      h('button', {}, 'Show'),
+    ),
+    filterForm('event', field('Or the event id', text('id', 38)), h('button', {}, 'Show')),
+  ]
 }
 
 const TOLD = {

@@ -27,9 +27,14 @@ export async function show(view) {
   })
   view.append(
     h('h2', {}, 'Findings of the doctor'),
-    items.length === 0 ? h('p', {}, 'Nothing was found.') : h('ul', { class: 'cards' }, items),
+    items.length === 0
+      ? h('p', {}, 'Nothing was found. ', ...withCode(DEEPER))
+      : h('ul', { class: 'cards' }, items),
   )
 }
+
+const DEEPER =
+  'The command line also compares the queues with the guards: `npx onceward doctor --broker …`'
 
 /** What stands between backticks is a command or a name. */
 const withCode = (text) =>

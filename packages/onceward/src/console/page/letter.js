@@ -81,5 +81,7 @@ function about(letter, id) {
 function actions(letter, session) {
   // The page stays: what was done stands above it, and what could not be done can be tried again.
   const run = (verb) => confirmChange({ verb, targets: [letter], session })
-  return actionBar((verb) => [[titleOf(verb), undefined, run]])
+  // A message that is not stored cannot run from here; the part `Message` says where it is.
+  const can = (verb) => verb === 'discard' || !letter.isOmitted
+  return actionBar((verb) => [[titleOf(verb), undefined, can(verb) ? run : undefined]])
 }

@@ -37,7 +37,7 @@ const form = (query, consumers) =>
 
 function listOf({ counts, errors, letters }, { query, reload, session }) {
   const all = counts.reduce((sum, each) => sum + each.count, 0)
-  if (all === 0) return [chosen(query, errors), h('p', {}, 'There are no dead letters that match.')]
+  if (all === 0) return [chosen(query, errors), nothing(query)]
   const boxes = letters.map((letter) => box(letter))
   const summary = counts.map((each) => `${each.consumer} ${each.reason}: ${each.count}`)
   const shown = letters.length < all ? `The oldest ${letters.length} of ${count(all)}. ` : ''
@@ -51,8 +51,19 @@ function listOf({ counts, errors, letters }, { query, reload, session }) {
       'Dead letters, oldest first',
       [...(session.allowsChanges ? [''] : []), ...HEAD],
       letters.map((each, at) => row(each, boxes[at], session)),
+      'short',
     ),
   ]
+}
+
+/** What there is to do where nothing is shown. */
+function nothing(query) {
+  if (Object.keys(query).length > 0) {
+    const all = h('a', { href: '#/letters' }, 'Show all')
+    return h('p', {}, 'There are no dead letters that match. ', all)
+  }
+  const waiting = h('a', { href: '#/waiting' }, 'Show what waits for its next attempt')
+  return h('p', {}, 'Nothing is dead. An event comes here after its last attempt. ', waiting)
 }
 
 const HEAD = ['Key', 'Consumer', 'Reason', 'Attempts', 'Last failed', 'Error']

@@ -5,6 +5,7 @@ import { show as event } from './event.js'
 import { show as findings } from './findings.js'
 import { show as letter } from './letter.js'
 import { show as letters } from './letters.js'
+import { refreshMarks } from './marks.js'
 import { show as message } from './message.js'
 import { show as outbox } from './outbox.js'
 import { show as overview } from './overview.js'
@@ -56,6 +57,7 @@ async function navigate() {
     page.append(h('p', { class: 'error' }, error.message))
   }
   put(page)
+  void refreshMarks()
 }
 
 /** No connection to the database or to the console: both may come back. */
@@ -84,9 +86,13 @@ function mark(path) {
 async function start() {
   const found = await ask('session')
   const mode = found.allowsChanges ? 'changes allowed' : 'read-only'
+  const name = `${found.place}, schema ${found.schema}`
   document
     .getElementById('place')
-    .replaceChildren(`${found.place}, schema ${found.schema} `, h('span', { class: 'badge' }, mode))
+    .replaceChildren(
+      h('span', { class: 'name', title: name }, name),
+      h('span', { class: 'badge' }, mode),
+    )
   return found
 }
 
@@ -117,6 +123,7 @@ async function tick() {
     if (refresh !== undefined && !document.hidden && !document.getElementById('confirm').open) {
       await refresh()
       if (mine === turn && refresh !== navigate) recovered()
+      void refreshMarks()
     }
   } catch (error) {
     if (mine === turn) complain(error)

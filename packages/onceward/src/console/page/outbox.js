@@ -36,7 +36,8 @@ function parts({ dead, destinations, keys }, context) {
   const shown = destinations.filter(
     (each) => (destination ?? each.destination) === each.destination,
   )
-  if (shown.length === 0) return h('p', {}, 'No message waits, and none is dead.')
+  if (shown.length === 0)
+    return h('p', {}, 'No message waits, and none is dead. A message that has left is deleted.')
   return [
     byDestination(shown, nowMs),
     keys.length === 0 ? undefined : byKey(keys, nowMs),

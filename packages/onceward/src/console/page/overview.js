@@ -1,6 +1,7 @@
 import { ask } from './ask.js'
 import { CONSUMERS, confirmChange, tell } from './change.js'
 import { cell, h, long, number, replace, table } from './dom.js'
+import { doctorErrors } from './marks.js'
 import { plot } from './plot.js'
 import { clock, count, counted, duration, instant } from './units.js'
 
@@ -28,8 +29,15 @@ export async function show(view, _query, session) {
     redis = { ...redis, down }
   }
   let act
+  let errors = []
   const refresh = async () => {
     void askRedis()
+    void doctorErrors().then(
+      (found) => {
+        errors = found
+      },
+      () => undefined,
+    )
     try {
       last = await ask('status')
     } catch (error) {
@@ -37,7 +45,7 @@ export async function show(view, _query, session) {
       if (last !== undefined) draw(content, { ...last, act, down: error.message })
       throw error
     }
-    draw(content, { ...last, act, redisDown: redis.down })
+    draw(content, { ...last, act, redisDown: redis.down, doctor: errors })
   }
   if (session.allowsChanges) {
     act = async (verb, consumer) => {
@@ -54,21 +62,89 @@ export async function show(view, _query, session) {
   return refresh
 }
 
+/** From so many consumers on, a row for each says more than a tile. */
+const DENSE_FROM = 12
+const GONE_MS = 86_400_000
+
+/** Without a worker for a day, and nothing of it waits or is dead: most likely it was taken away. */
+function isGone({ dead, inHand, noWorkerSinceMs, parked, waiting }, nowMs) {
+  const isIdle = inHand + parked + waiting + dead.length === 0
+  return isIdle && noWorkerSinceMs !== null && nowMs - noWorkerSinceMs > GONE_MS
+}
+
 function draw(content, seen) {
-  const consumers = seen.status.consumers.map((consumer) => tileOf(consumer, seen))
-  const tiles = consumers.toSorted(
-    (one, other) => RANK.indexOf(one.state) - RANK.indexOf(other.state),
-  )
+  const { consumers, nowMs } = seen.status
+  const gone = consumers.filter((each) => isGone(each, nowMs))
+  const tiles = consumers
+    .filter((each) => !gone.includes(each))
+    .map((consumer) => tileOf(consumer, seen))
+    .toSorted((one, other) => RANK.indexOf(one.state) - RANK.indexOf(other.state))
   replace(
     content,
     verdict(tiles, seen),
-    h(
-      'ul',
-      { class: 'tiles' },
-      tiles.map((tile) => tileElement(tile, seen)),
-    ),
+    tiles.length < DENSE_FROM
+      ? h(
+          'ul',
+          { class: 'tiles' },
+          tiles.map((tile) => tileElement(tile, seen)),
+        )
+      : denseTable(tiles, seen),
+    gonePart(gone, nowMs, content),
     errorTable(seen),
     h('p', { class: 'quiet' }, FOOTNOTE, seen.isWhole ? '' : BOUND),
+  )
+}
+
+function denseTable(tiles, { act, failed, status: { nowMs } }) {
+  const rows = tiles.map(({ consumer, state, troubles }) => {
+    const own = failed.filter(({ consumerId }) => consumerId === consumer.id)
+    const [worst] = troubles
+    return h(
+      'tr',
+      {},
+      h('th', { scope: 'row' }, consumer.name),
+      cell(badge(state)),
+      long(worst === undefined ? '–' : troubleText(worst, { consumer, nowMs })),
+      number(count(consumer.doneMinute)),
+      number(count(consumer.doneHour)),
+      number(count(own.reduce((sum, { count: n }) => sum + n, 0))),
+      number(count(consumer.waiting + consumer.parked)),
+      number(count(consumer.workers.length)),
+      act === undefined ? undefined : cell(valveButton(consumer, act)),
+    )
+  })
+  const head = [
+    'Consumer',
+    'State',
+    'Why',
+    'Per minute',
+    'Last hour',
+    'Failed',
+    'Waiting',
+    'Workers',
+  ]
+  return table('Consumers', act === undefined ? head : [...head, ''], rows)
+}
+
+function gonePart(gone, nowMs, content) {
+  if (gone.length === 0) return undefined
+  // A page that draws itself anew keeps open what is open.
+  const isOpen = content.querySelector('.gone')?.open === true
+  return h(
+    'details',
+    { class: 'gone', open: isOpen },
+    h(
+      'summary',
+      {},
+      `${counted(gone.length, 'consumer')} without a worker for a day, and nothing waits`,
+    ),
+    h(
+      'ul',
+      {},
+      gone.map(({ name, noWorkerSinceMs }) =>
+        h('li', {}, `${name}: last worker `, instant(noWorkerSinceMs, nowMs)),
+      ),
+    ),
   )
 }
 
@@ -83,17 +159,20 @@ function tileOf(consumer, { down, troubles }) {
 }
 
 /** The answer to the first question of whoever opens the page. */
-function verdict(tiles, { redisDown, status }) {
+function verdict(tiles, { doctor = [], redisDown, status }) {
+  const alerts = alertsOf(status, doctor)
   const ill = tiles.filter(({ state }) => needsSomeone(state)).length
   const retrying = tiles.filter(({ state }) => state === 'waiting').length
-  const isFine = ill === 0 && redisDown === undefined
+  const isFine = ill === 0 && redisDown === undefined && alerts.length === 0
   const title =
     status.consumers.length === 0
       ? 'No consumer has registered yet'
       : isFine
         ? 'Nothing is wrong'
         : ill === 0
-          ? 'Redis is down'
+          ? redisDown === undefined
+            ? `${counted(alerts.length, 'thing')} ${alerts.length === 1 ? 'needs' : 'need'} you`
+            : 'Redis is down'
           : `${ill} of ${tiles.length} consumers ${ill === 1 ? 'needs' : 'need'} you`
   const more = [
     redisDown,
@@ -109,7 +188,23 @@ function verdict(tiles, { redisDown, status }) {
     { class: `verdict ${isFine ? 'fine' : 'ill'}` },
     h('h2', {}, title),
     more.length === 0 ? undefined : h('p', {}, more.join(' ')),
+    alerts.length === 0 ? undefined : h('ul', { class: 'alerts' }, alerts),
   )
+}
+
+/** What no tile says: messages that no relay takes, and the errors of the doctor. */
+function alertsOf({ outbox }, doctor) {
+  const item = (href, text) => h('li', {}, h('a', { href, 'data-key': text }, text))
+  const unserved = (outbox ?? []).filter(({ isServed, waiting }) => !isServed && waiting > 0)
+  return [
+    ...unserved.map(({ destination, waiting: many }) =>
+      item(
+        `#/outbox?${new URLSearchParams({ destination })}`,
+        `${counted(many, 'message')} of the outbox to ${destination} ${many === 1 ? 'waits' : 'wait'}, and no relay that runs has this destination.`,
+      ),
+    ),
+    ...doctor.map(({ about, finding }) => item('#/findings', `${about}: ${finding}`)),
+  ]
 }
 
 const badge = (state) => h('span', { class: `badge ${state}` }, STATES[state])
@@ -191,13 +286,16 @@ const SAID = {
     `${counted(many, 'event')} ${many === 1 ? 'waits' : 'wait'}${nextTryMs === null ? '' : `, the next try is ${nextTryMs <= nowMs ? 'due' : `in ${duration(nextTryMs - nowMs)}`}`}.`,
 }
 
-function troubleItem(each, { consumer: { name }, nowMs }) {
+const troubleItem = (each, about) => h('li', {}, troubleText(each, about))
+
+/** With the way to the page that shows more. */
+function troubleText(each, { consumer: { name }, nowMs }) {
   const { trouble } = each
   const text = SAID[trouble](each, nowMs)
   const page = PAGES[trouble]
-  if (page === undefined) return h('li', {}, text)
+  if (page === undefined) return text
   const href = `#/${page}?${new URLSearchParams({ consumer: name })}`
-  return h('li', {}, h('a', { href, 'data-key': `${trouble} ${name}` }, text))
+  return h('a', { href, 'data-key': `${trouble} ${name}` }, text)
 }
 
 const figures = (pairs) =>

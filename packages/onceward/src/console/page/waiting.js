@@ -11,6 +11,9 @@ export async function show(view, query) {
   const refresh = async () => {
     const { inHand, nowMs, parked, waiting, ...rest } = await ask('waiting', query)
     consumers = rest.consumers
+    const isEmpty = inHand.length + parked.length + waiting.length === 0
+    const letters = h('a', { href: '#/letters' }, 'Show the dead letters')
+    if (isEmpty) return replace(content, h('p', {}, 'Nothing waits for another attempt. ', letters))
     replace(
       content,
       part('Running retries', inHand, { nowMs, title: 'Since', at: 'countedAtMs' }),
