@@ -28,6 +28,7 @@ const FILES: Readonly<Record<string, string>> = {
       'findings',
       'tables',
       'change',
+      'marks',
     ].map((name) => [`/${name}.js`, `${name}.js`]),
   ),
 }

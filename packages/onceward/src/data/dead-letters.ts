@@ -74,9 +74,12 @@ const isOpenRefused = 'not (r.replay and r.parked)'
 const line = (row: string): string =>
   `left(split_part(coalesce(${row}.error, 'no error recorded'), e'\\n', 1), 200)`
 
-/** Numbers, and words of 16 characters or more with a digit, are taken for ids. */
+/** What a number behind these words says is a kind of error: HTTP 503 is not HTTP 404. */
+const KIND = '(?<!\\m(?:status|code|http|sqlstate)\\W{0,3}\\d{0,4})'
+
+/** Other numbers, and words of 16 characters or more with a digit, are taken for ids. */
 const alike = (row: string): string =>
-  `regexp_replace(${line(row)}, '\\m(?=[\\w-]*\\d)[\\w-]{16,}\\M|\\d+(?:[.:]\\d+)*', '…', 'g')`
+  `regexp_replace(${line(row)}, '${KIND}(?:\\m(?=[\\w-]*\\d)[\\w-]{16,}\\M|\\d+(?:[.:]\\d+)*)', '…', 'gi')`
 
 const columns = (row: string, isRequeued: string): string => `
   ${isRequeued} as "isRequeued",

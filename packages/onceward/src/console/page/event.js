@@ -4,7 +4,7 @@ import { instant } from './units.js'
 
 export async function show(view, query) {
   const { consumers } = await ask('consumers')
-  view.append(h('h2', {}, 'Story of an event'), form(query, consumers))
+  view.append(h('h2', {}, 'Story of an event'), ...form(query, consumers))
   if (query.id === undefined && query.key === undefined) return
   view.append(h('section', { class: 'card' }, story(await ask('event', query))))
 }
@@ -30,7 +30,7 @@ function form(query, consumers) {
       field('Tenant, if it has one', text('tenant', 14)),
       h('button', {}, 'Show'),
     ),
-    filterForm('event', field('Or the event id', text('id', 38)), h('button', {}, 'Show')),
+    filterForm('event', field('Or the event id', text('id', 38)), h('button', {}, 'Show by id')),
   ]
 }
 
