@@ -48,7 +48,7 @@ const ignore = (): void => undefined
 export async function findingsOf(check: (logger: Logger) => Promise<unknown>): Promise<Findings> {
   const warnings: string[] = []
   const warn = (fields: object, message: string): void => {
-    warnings.push(textOf(fields, message))
+    warnings.push(warningText(fields, message))
   }
   try {
     await check({ debug: ignore, info: ignore, error: ignore, warn })
@@ -60,7 +60,7 @@ export async function findingsOf(check: (logger: Logger) => Promise<unknown>): P
 }
 
 /** Of a warning that `reportFindings` logs, or of one that says what could not be read and how to allow it. */
-function textOf(fields: object, message: string): string {
+function warningText(fields: object, message: string): string {
   const field = (name: string): string => String(Reflect.get(fields, name) ?? '')
   return field('finding') || `${sentence(message)}: ${field('reason')}. ${sentence(field('fix'))}.`
 }

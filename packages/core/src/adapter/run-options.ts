@@ -163,11 +163,11 @@ export function rangeProblems(
 
 /** A value as a configuration error quotes it. */
 export function quoted(value: unknown): string {
-  return value === undefined ? 'undefined' : `\`${shown(textOf(value))}\` (${typeof value})`
+  return value === undefined ? 'undefined' : `\`${shown(printable(value))}\` (${typeof value})`
 }
 
 /** Not every value has a text: an object without a prototype has none. */
-function textOf(value: unknown): string {
+function printable(value: unknown): string {
   try {
     return String(value)
   } catch {

@@ -266,8 +266,8 @@ export function deliveryError(
     const texts = { contentType, contentEncoding, messageId, orderingKey }
     return optionalError(name, { ...texts, envelope, producedAt })
   }
-  const what = textOf(value)
-  const fields = `\`body\` is ${textOf(body)}, \`headers\` ${textOf(headers)} and \`source\` ${textOf(source)}`
+  const what = typeName(value)
+  const fields = `\`body\` is ${typeName(body)}, \`headers\` ${typeName(headers)} and \`source\` ${typeName(source)}`
   const found = what === 'object' ? fields : `it is ${what}`
   return new ConfigurationError(
     `${name} is not a delivery: ${found}. A delivery has a \`body\` (Uint8Array), \`headers\` (object of names and values) and a \`source\` with \`broker\` and \`queue\`. ${MADE_BY}`,
@@ -281,7 +281,7 @@ function optionalError(
 ): ConfigurationError | undefined {
   const unusable = (field: string, value: unknown, wanted: string, help: string) =>
     new ConfigurationError(
-      `${name} is not usable: expected ${wanted} or undefined, but \`${field}\` is ${textOf(value)}. ${help}`,
+      `${name} is not usable: expected ${wanted} or undefined, but \`${field}\` is ${typeName(value)}. ${help}`,
     )
   // Without `instanceof`: the Date of a test runner may be another one.
   if (producedAt !== undefined && !hasMethod(producedAt, 'getTime')) {
@@ -303,7 +303,7 @@ function optionalError(
 export function deliveriesError(all: unknown): ConfigurationError | undefined {
   if (!Array.isArray(all)) {
     return new ConfigurationError(
-      `The argument of \`processBatch\` is ${textOf(all)}, and not an array of deliveries. For one delivery there is \`process\`.`,
+      `The argument of \`processBatch\` is ${typeName(all)}, and not an array of deliveries. For one delivery there is \`process\`.`,
     )
   }
   for (let index = 0; index < all.length; index++) {
@@ -314,7 +314,7 @@ export function deliveriesError(all: unknown): ConfigurationError | undefined {
 }
 
 /** Says what a value is, and never what is in it: it may be a payload. */
-function textOf(value: unknown): string {
+function typeName(value: unknown): string {
   if (value === null) return 'null'
   if (types.isUint8Array(value)) return 'bytes'
   if (Array.isArray(value)) return 'an array'

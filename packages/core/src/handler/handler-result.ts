@@ -83,7 +83,9 @@ function toResultText(value: unknown): string {
   const text = toJsonText(value)
   const bytes = Buffer.byteLength(text)
   if (bytes > RESULT_LIMIT_BYTES) {
-    throw new RetryableError(textOf(`is ${bytes} bytes of JSON, more than ${RESULT_LIMIT_BYTES}`))
+    throw new RetryableError(
+      refusalText(`is ${bytes} bytes of JSON, more than ${RESULT_LIMIT_BYTES}`),
+    )
   }
   return text
 }
@@ -122,13 +124,13 @@ class NotPlainError extends RetryableError {
   readonly why: string
 
   constructor(why: string) {
-    super(textOf(why))
+    super(refusalText(why))
     this.why = why
   }
 }
 
 const notStorable = (why: string): NotPlainError => new NotPlainError(why)
 
-const textOf = (why: string): string =>
+const refusalText = (why: string): string =>
   `The handler's return value ${why}, and ${NOT_COMMITTED}. Return plain JSON of at most ` +
   `${RESULT_LIMIT_BYTES} bytes, or nothing: \`async (event) => { await … }\` instead of \`async (event) => …\`.`

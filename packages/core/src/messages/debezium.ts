@@ -121,7 +121,7 @@ function flattened(fields: Fields, headers: Delivery['headers']): Change | undef
     else row[name] = value
   }
   if (added.size === 0) return undefined
-  const op = textOf(added.get('__op')) ?? (String(added.get('__deleted')) === 'true' ? 'd' : '')
+  const op = scalarText(added.get('__op')) ?? (String(added.get('__deleted')) === 'true' ? 'd' : '')
   const source = Object.fromEntries(
     [...LOG, ...POSITIONS.flat()].map((name) => {
       const spelled = name.toLowerCase()
@@ -140,7 +140,7 @@ const OPTIONAL: readonly string[] = ['txId', 'server_id', 'row', 'event_serial_n
 
 /** Users choose what is added to a row. A part of a position is that of several changes. */
 function isWhole(source: Fields): boolean {
-  const has = (name: string): boolean => textOf(source[name]) !== undefined
+  const has = (name: string): boolean => scalarText(source[name]) !== undefined
   const isPlaced = POSITIONS.some((names) =>
     names.every((name) => OPTIONAL.includes(name) || has(name)),
   )
@@ -171,17 +171,17 @@ function positionKey(
 ): string | undefined {
   if (change === undefined) return undefined
   const { op, row, source } = change
-  const position = POSITIONS.find(([needed]) => textOf(source[needed]) !== undefined)
+  const position = POSITIONS.find(([needed]) => scalarText(source[needed]) !== undefined)
   if (position === undefined) return undefined
   const parts = [...LOG, ...position].flatMap((name) => {
-    const text = textOf(source[name])
+    const text = scalarText(source[name])
     return text === undefined ? [] : [name, text]
   })
   const id = recordKey ?? hash('sha256', JSON.stringify(row, bigintAsText))
   return compose('debezium', op, ...parts, id)
 }
 
-function textOf(value: unknown): string | undefined {
+function scalarText(value: unknown): string | undefined {
   return ['string', 'number', 'bigint'].includes(typeof value) ? String(value) : undefined
 }
 

@@ -27,7 +27,7 @@ export function toItems(delivery: Delivery, items: unknown): readonly Delivery[]
 
 function toItem(delivery: Delivery, item: unknown, index: number): Delivery {
   const { contentType, messageId, source } = delivery
-  const { hasBigints, text } = textOf(item, index)
+  const { hasBigints, text } = serializeItem(item, index)
   const numbered = (name: string | undefined) => name && `${name}#${index}`
   return copyDelivery(delivery, {
     body: Buffer.from(text),
@@ -44,7 +44,10 @@ function toItem(delivery: Delivery, item: unknown, index: number): Delivery {
 /** Not yet in the types of TypeScript's library. */
 const { rawJSON } = JSON as unknown as { readonly rawJSON: (text: string) => unknown }
 
-function textOf(item: unknown, index: number): { readonly text: string; hasBigints: boolean } {
+function serializeItem(
+  item: unknown,
+  index: number,
+): { readonly text: string; hasBigints: boolean } {
   let hasBigints = false
   let why: string = typeof item
   try {

@@ -124,7 +124,7 @@ function hashOf(consumer: string | number, delivery: Delivery, name: readonly st
     .filter(([name]) => !VOLATILE_HEADERS.test(name))
     .toSorted(([a], [b]) => (a < b ? -1 : 1))
   return createHash('sha256')
-    .update(textOf([consumer, ...place], stable))
+    .update(identityText([consumer, ...place], stable))
     .update(body)
     .digest('hex')
 }
@@ -141,7 +141,7 @@ function traitsOf({ raw, source }: Delivery): readonly unknown[] {
 }
 
 /** Headers are texts. A custom consumer may pass others, also values that JSON refuses, like a BigInt. */
-function textOf(
+function identityText(
   place: readonly unknown[],
   headers: readonly (readonly [string, unknown])[],
 ): string {
