@@ -22,7 +22,7 @@ export const packages: readonly string[] = readdirSync(packagesDirectory).filter
 )
 
 const COMMANDS = {
-  biome: ['lint', '--colors=off', 'packages'],
+  biome: ['lint', '--colors=off', '--max-diagnostics=none', 'packages'],
   oxlint: ['packages'],
   tsc: ['-p', 'tsconfig.test.json'],
 } as const
