@@ -34,8 +34,10 @@ function tableOf<Settings>({ dimensions }: Grid<Settings>): string {
 
 function verdictOf<Settings>(choice: Choice<Settings>): string {
   const { refused, refusedIf, waits, bypassed, warned, strays } = choice
+  const [, missing] = /^not `(.+)`$/.exec(choice.name) ?? []
+  const says = refused === `+${missing}` ? 'and names the right' : `“${refused}”`
   const idle = [
-    ...(refused === undefined ? [] : [`refuses to start, “${refused}”`]),
+    ...(refused === undefined ? [] : [`refuses to start, ${says}`]),
     ...(waits === undefined ? [] : [`waits, health says “${waits}”`]),
     ...(bypassed === undefined ? [] : [`works without this server, warns “${bypassed}”`]),
   ]
