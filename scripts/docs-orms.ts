@@ -2,15 +2,21 @@ import { CASE_NAMES, ORM_TABLE } from '../packages/postgres/src/fixtures/orms/ta
 import { HABITS, type Habit, ORM_NAMES } from '../test-e2e/orms/habits-table.ts'
 import { table } from './docs-table.ts'
 
-/** The cases that `packages/postgres/src/orms.int.test.ts` plays with each ORM, and the ORMs that differ. */
+/** How many cases `packages/postgres/src/orms.int.test.ts` plays with each ORM, and those in which one differs. */
 export function ormCases(): string {
-  return CASE_NAMES.map((name) => {
-    const differing = Object.entries(ORM_TABLE).flatMap(([orm, { differs }]) => {
+  const differing = CASE_NAMES.flatMap((name) =>
+    Object.entries(ORM_TABLE).flatMap(([orm, { differs }]) => {
       const how = differs?.[name]
-      return how === undefined ? [] : [`${orm}: ${how}`]
-    })
-    return `- ${[name, ...differing].join('; ')}`
-  }).join('\n')
+      return how === undefined ? [] : [`- ${name}; ${orm}: ${how}`]
+    }),
+  )
+  const count = CASE_NAMES.length
+  if (differing.length === 0) return `All ${count} cases end alike with each of them.`
+  return [
+    `The ${count} cases end alike with each of them, except for these:`,
+    '',
+    ...differing,
+  ].join('\n')
 }
 
 const SHOWN: Readonly<Record<Habit, string>> = {
