@@ -12,6 +12,11 @@ import {
 import { MAX_STORED_BYTES } from '../packages/postgres/src/inbox/inbox.ts'
 import type { KyselyInboxOptions } from '../packages/postgres/src/kysely.ts'
 import { DEFAULTS as INBOX_DEFAULTS } from '../packages/postgres/src/options.ts'
+import {
+  RELAY_DEFAULTS,
+  RELAY_RANGES,
+  type RelayOptions,
+} from '../packages/postgres/src/outbox/options.ts'
 import { DEFAULT_SCHEMA } from '../packages/postgres/src/statements/schema-name.ts'
 import {
   DEFAULTS as REDIS_DEFAULTS,
@@ -160,6 +165,106 @@ const LAMBDA: Docs<keyof LambdaSqsOptions | keyof LambdaKafkaOptions> = {
   },
 }
 
+const range = ([least, most]: readonly [number, number]): string => `integer, ${least}–${most}`
+
+const number = (
+  name: keyof typeof RELAY_DEFAULTS,
+  meaning: string,
+  unit: OptionDoc['unit'] = MS,
+): Docs<string>[string] => ({
+  type: range(RELAY_RANGES[name]),
+  ...(unit === undefined ? {} : { unit }),
+  default: RELAY_DEFAULTS[name],
+  meaning,
+})
+
+/** Without the ones that only simulations set. */
+const RELAY: Docs<Exclude<keyof RelayOptions, 'runtime'>> = {
+  destinations: {
+    type: 'Record<string, Destination>',
+    meaning:
+      'Where messages go, by the name that `outbox.send({ to })` uses. Messages to other names stay in the table.',
+  },
+  connectionString: {
+    type: 'string',
+    meaning: 'Of the database. The relay makes a pool of its own. One of this, `pool` and `inbox`.',
+  },
+  pool: {
+    type: 'Pool',
+    meaning: 'A pool of pg. The relay uses one connection for each destination and two besides.',
+  },
+  inbox: {
+    type: 'Inbox',
+    meaning:
+      'Reads the tables of this inbox, over the pool or the connection string that it was made with.',
+  },
+  signal: { type: 'AbortSignal', meaning: 'Aborted means drain.' },
+  schema: { type: 'string, 1–63 bytes', default: DEFAULT_SCHEMA, meaning: 'Schema of the tables.' },
+  attempts: number(
+    'attempts',
+    'Calls in which a destination refuses a message, before it is a dead letter. With `giveUpAfterMs` there is no limit by default.',
+    'calls',
+  ),
+  baseMs: number(
+    'baseMs',
+    'Longest wait after the first refusal of a message. It doubles with each further one.',
+  ),
+  maxMs: number('maxMs', 'Longest wait between two attempts.'),
+  giveUpAfterMs: {
+    type: range(RELAY_RANGES.giveUpAfterMs),
+    unit: MS,
+    meaning: 'A message that is refused so long after its first refusal is a dead letter.',
+  },
+  concurrency: number('concurrency', 'Calls of one destination at the same time.', 'calls'),
+  callMs: number('callMs', 'Longest wait for the confirmation of a broker.'),
+  leaseMs: number('leaseMs', 'How long a relay that is gone keeps its messages from the others.'),
+  drainMs: number('drainMs', 'Longest wait for calls that run when the relay drains.'),
+  logger: {
+    type: 'Logger',
+    default: 'as that of guards',
+    meaning: 'A pino instance or `console`.',
+  },
+}
+
+/** What each function that makes a destination takes. */
+const DESTINATIONS: Readonly<
+  Record<string, readonly [first: string, options: string, meaning: string]>
+> = {
+  kafkaDestination: [
+    'a connected producer',
+    '{ topic }',
+    'The key of a message is that of its record. Records are confirmed by all in-sync replicas.',
+  ],
+  sqsDestination: [
+    'an `SQSClient`',
+    '{ queueUrl }',
+    'FIFO: the key is the message group, the id the deduplication id. A standard queue keeps no order.',
+  ],
+  amqpDestination: [
+    '`() => connect(url)`',
+    '{ exchange, routingKey }',
+    "`exchange: ''` is the default exchange, whose routing keys are names of queues. A message that reaches no queue stays in the outbox.",
+  ],
+  streamDestination: [
+    'a client of Redis',
+    '{ stream, bodyField? }',
+    "`bodyField` is the field of the payload, `'payload'` by default, as of consumers.",
+  ],
+  webhookDestination: [
+    '',
+    '{ url, secret, fetch? }',
+    'A signed POST for each message. `secret`: Base64 of at least 16 bytes, with or without `whsec_`.',
+  ],
+}
+
+const destinationTable = (): string =>
+  table(
+    ['Function', 'First argument', 'Options', 'What it does'],
+    Object.entries(DESTINATIONS).map(([name, [first, options, meaning]]) => [
+      ...[code(name), first, code(options), meaning],
+    ]),
+  )
+
 const named = (docs: Docs<string>): readonly OptionDoc[] =>
   Object.entries(docs).map(([name, doc]) => ({ name, ...doc }))
 
@@ -185,6 +290,8 @@ export const OPTION_TABLES: Readonly<Record<string, () => string>> = {
   inbox: () => optionTable(named(INBOX)),
   http: () => optionTable(named(HTTP)),
   lambda: () => optionTable(named(LAMBDA)),
+  relay: () => optionTable(named(RELAY)),
+  destinations: destinationTable,
 }
 
 /** Numbers get the range that the code checks. */

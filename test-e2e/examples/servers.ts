@@ -20,6 +20,7 @@ export const EXAMPLES: Readonly<Record<string, readonly Needed[]>> = {
   'nest-typeorm-kafka': ['kafka'],
   'nest-prisma-sqs': ['sqs'],
   'rabbitmq-redis': ['rabbitmq', 'redis'],
+  'rabbitmq-drizzle-outbox': ['rabbitmq'],
   'http-hono': [],
   'stripe-webhook': [],
   'lambda-esbuild': [],

@@ -81,7 +81,27 @@ export interface RelaySettings {
 const TWELVE_HOURS_MS = 43_200_000
 const YEAR_MS = 31_536_000_000
 
-const RANGES = {
+/** docs/configuration.md shows them. */
+export const RELAY_DEFAULTS: Readonly<
+  Record<Exclude<keyof typeof RELAY_RANGES, 'giveUpAfterMs'>, number>
+> = {
+  ...{ attempts: 10, baseMs: 1_000, maxMs: 300_000 },
+  ...{ concurrency: 8, callMs: 30_000, leaseMs: 10_000, drainMs: 5_000 },
+}
+
+export const RELAY_RANGES: Readonly<
+  Record<
+    | 'attempts'
+    | 'baseMs'
+    | 'maxMs'
+    | 'giveUpAfterMs'
+    | 'concurrency'
+    | 'callMs'
+    | 'leaseMs'
+    | 'drainMs',
+    readonly [least: number, most: number]
+  >
+> = {
   attempts: [1, 1_000],
   baseMs: [0, TWELVE_HOURS_MS],
   maxMs: [0, TWELVE_HOURS_MS],
@@ -90,7 +110,7 @@ const RANGES = {
   callMs: [100, 600_000],
   leaseMs: [1_000, 600_000],
   drainMs: [0, 600_000],
-} as const
+}
 
 /** More than a message can have. */
 const UNLIMITED = 2_000_000_000
@@ -106,12 +126,12 @@ export function relaySettings(options: RelayOptions): RelaySettings {
   }
   const isTimed = options.giveUpAfterMs !== undefined
   const numbers = {
-    ...{ attempts: isTimed ? UNLIMITED : 10, baseMs: 1_000, maxMs: 300_000 },
-    ...{ giveUpAfterMs: Number.POSITIVE_INFINITY },
-    ...{ concurrency: 8, callMs: 30_000, leaseMs: 10_000, drainMs: 5_000 },
+    ...RELAY_DEFAULTS,
+    ...(isTimed ? { attempts: UNLIMITED } : {}),
+    giveUpAfterMs: Number.POSITIVE_INFINITY,
   }
-  for (const [name, [least, most]] of Object.entries(RANGES) as [
-    keyof typeof RANGES,
+  for (const [name, [least, most]] of Object.entries(RELAY_RANGES) as [
+    keyof typeof RELAY_RANGES,
     readonly [number, number],
   ][]) {
     const value = options[name]

@@ -1,0 +1,65 @@
+import assert from 'node:assert/strict'
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { after, test } from 'node:test'
+import { setTimeout } from 'node:timers/promises'
+import { Pool } from 'pg'
+import { databaseUrl } from '../src/settings.ts'
+
+const ORDERS = 300
+const pool = new Pool({ connectionString: databaseUrl })
+after(() => pool.end())
+
+/** Only errors are shown: the worker writes a line for each charge. */
+const run = (file: string, ...args: string[]): ChildProcess =>
+  spawn(process.execPath, [`src/${file}.ts`, ...args], { stdio: ['ignore', 'ignore', 'inherit'] })
+
+async function runToEnd(file: string, ...args: string[]): Promise<void> {
+  const [code] = await once(run(file, ...args), 'exit')
+  assert.equal(code, 0, `src/${file}.ts failed`)
+}
+
+interface Count {
+  readonly orders: number
+  readonly charges: number
+  /** Orders that have a receipt. */
+  readonly sent: number
+  readonly receipts: number
+}
+
+async function until(isWanted: (count: Count) => boolean): Promise<void> {
+  while (!isWanted(await charged())) await setTimeout(20)
+}
+
+async function charged(): Promise<Count> {
+  const { rows } = await pool.query<Count>(
+    `select * from
+      (select count(distinct order_id)::int as orders, count(*)::int as charges from charges) c,
+      (select count(distinct order_id)::int as sent, count(*)::int as receipts from receipts) r`,
+  )
+  return rows[0] ?? { orders: 0, charges: 0, sent: 0, receipts: 0 }
+}
+
+test('charges every order once and sends one receipt for it, though each was sent twice and the worker was killed', {
+  timeout: 180_000,
+}, async () => {
+  await runToEnd('setup')
+  await pool.query('truncate charges, receipts')
+  let worker = run('worker')
+  try {
+    await runToEnd('send', `${ORDERS}`)
+    await until(({ charges }) => charges > 0)
+    worker.kill('SIGKILL')
+    await once(worker, 'exit')
+
+    worker = run('worker')
+    await until(({ orders, sent }) => orders === ORDERS && sent === ORDERS)
+    // The worker finishes what it has begun, so a second charge would be there afterwards.
+    worker.kill('SIGTERM')
+    await once(worker, 'exit')
+    const each = { orders: ORDERS, charges: ORDERS, sent: ORDERS, receipts: ORDERS }
+    assert.deepEqual(await charged(), each)
+  } finally {
+    worker.kill('SIGKILL')
+  }
+})
