@@ -92,6 +92,11 @@ create policy consumer_inserts on :"schema".consumers for insert to onceward_con
 create policy consumer_updates on :"schema".consumers for update to onceward_consumer
   using (id = any ((select :"schema".my_consumers())::integer[]));
 
+-- It sees whether an operator has acted on its consumers: a guard whose first messages are all refused pauses until then.
+grant select on :"schema".audit to onceward_consumer;
+create policy consumer_reads on :"schema".audit for select to onceward_consumer
+  using (consumer_id = any ((select :"schema".my_consumers())::integer[]));
+
 -- It sees which workers there are, and writes and deletes only its own.
 grant select, insert, update, delete on :"schema".workers to onceward_consumer;
 create policy consumer_reads on :"schema".workers for select to onceward_consumer using (true);

@@ -8,6 +8,7 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { basename, join, resolve } from 'node:path'
+import { gunzipSync } from 'node:zlib'
 
 /** What the person can repair: its message is shown without a stack. */
 export class CreateError extends Error {
@@ -26,6 +27,7 @@ interface Manifest {
   readonly description?: string
   readonly dependencies?: Readonly<Record<string, string>>
   readonly devDependencies?: Readonly<Record<string, string>>
+  readonly peerDependencies?: Readonly<Record<string, string>>
 }
 
 const manifestOf = (directory: string): Manifest =>
@@ -40,17 +42,55 @@ export function examplesIn(directory: string): readonly Example[] {
 
 const isOurs = (name: string): boolean => name === 'onceward' || name.startsWith('@onceward/')
 
-/** The packed packages in a folder, by name, as specifications that npm understands. */
-function packed(folder: string): Readonly<Record<string, string>> {
+interface Packed {
+  /** What npm understands. */
+  readonly file: string
+  /** Packages of onceward that it needs. */
+  readonly needs: readonly string[]
+}
+
+const BLOCK = 512
+const [NAME_END, SIZE_AT, SIZE_END] = [100, 124, 136]
+
+/** The manifest of a packed package: `package/package.json` of a tar archive. */
+function packedManifest(file: string): Manifest {
+  const archive = gunzipSync(readFileSync(file))
+  for (let at = 0; at + BLOCK <= archive.length; ) {
+    const text = (from: number, to: number): string =>
+      archive.toString('latin1', at + from, at + to).replace(/\0.*$/s, '')
+    const size = Number.parseInt(text(SIZE_AT, SIZE_END), 8) || 0
+    const body = at + BLOCK
+    if (text(0, NAME_END) === 'package/package.json')
+      return JSON.parse(archive.toString('utf8', body, body + size))
+    at = body + Math.ceil(size / BLOCK) * BLOCK
+  }
+  throw new CreateError(`${file} is not a packed package.`)
+}
+
+function needsOf(file: string): readonly string[] {
+  const { dependencies, peerDependencies } = packedManifest(file)
+  return Object.keys({ ...dependencies, ...peerDependencies }).filter(isOurs)
+}
+
+/** The packed packages in a folder, by name. */
+function packed(folder: string): ReadonlyMap<string, Packed> {
   const files = existsSync(folder) ? readdirSync(folder) : []
   const found = files.flatMap((file) => {
     const match = /^onceward(?:-([a-z-]+))?-\d.*\.tgz$/.exec(file)
     if (match === null) return []
     const name = match[1] === undefined ? 'onceward' : `@onceward/${match[1]}`
-    return [[name, `file:${resolve(folder, file)}`] as const]
+    const path = resolve(folder, file)
+    return [[name, { file: `file:${path}`, needs: needsOf(path) }] as const]
   })
   if (found.length === 0) throw new CreateError(`There is no onceward-….tgz in ${folder}.`)
-  return Object.fromEntries(found)
+  return new Map(found)
+}
+
+/** The packages that these need, and which they need in turn. */
+function neededBy(names: readonly string[], all: ReadonlyMap<string, Packed>): ReadonlySet<string> {
+  const needed = new Set(names)
+  for (const name of needed) for (const each of all.get(name)?.needs ?? []) needed.add(each)
+  return needed
 }
 
 /** What npm accepts as the name of a package. */
@@ -72,17 +112,21 @@ function adapt(manifest: Manifest, folder: string, packages: string | undefined)
       Object.entries(dependencies).map(([name, range]) => {
         if (!isOurs(name)) return [name, range]
         if (tarballs === undefined) return [name, ownVersion()]
-        const file = tarballs[name]
-        if (file === undefined) throw new CreateError(`${name} is not in ${packages}: pack it too.`)
-        return [name, file]
+        const found = tarballs.get(name)
+        if (found === undefined)
+          throw new CreateError(`${name} is not in ${packages}: pack it too.`)
+        return [name, found.file]
       }),
     )
   const dependencies = versioned(manifest.dependencies)
   const devDependencies = versioned(manifest.devDependencies)
-  const rest = Object.entries(tarballs ?? {}).filter(
-    ([name]) => !(name in dependencies || name in devDependencies),
-  )
-  // Packages that the project does not name, such as those that the command line needs.
+  const named = Object.keys({ ...dependencies, ...devDependencies }).filter(isOurs)
+  // Only what they need beside themselves: npm refuses an override of a package that is installed by name later.
+  const needed = tarballs === undefined ? [] : [...neededBy(named, tarballs)]
+  const rest = needed.flatMap((name) => {
+    const found = named.includes(name) ? undefined : tarballs?.get(name)
+    return found === undefined ? [] : [[name, found.file] as const]
+  })
   const overrides = tarballs === undefined ? {} : { overrides: Object.fromEntries(rest) }
   return { ...manifest, name: nameOf(folder), dependencies, devDependencies, ...overrides }
 }

@@ -1,5 +1,7 @@
+import { drizzle } from 'drizzle-orm/node-postgres'
 import { Kysely, PostgresDialect } from 'kysely'
 import pg from 'pg'
+import postgres from 'postgres'
 import { expect, test } from 'vitest'
 import { deadLetters, forgetHistory, migrate, postgresLeases } from './index.ts'
 import { kyselyInbox } from './kysely.ts'
@@ -17,6 +19,8 @@ test.each<[string, (client: never) => unknown, unknown, string]>([
   ['pgInbox', pgInbox, client, 'A pool of pg, not one client'],
   ['postgresLeases', postgresLeases, client, 'A pool of pg, not one client'],
   ['kyselyInbox', kyselyInbox, pool, 'A pool of pg, not one client, goes into `pgInbox(pool)`'],
+  ['pgInbox', pgInbox, drizzle(new pg.Pool({ connectionString: URL_TEXT })), '`drizzleInbox(db'],
+  ['pgInbox', pgInbox, postgres(URL_TEXT), '`postgresJsInbox(sql)`'],
   ['postgresLeases', postgresLeases, undefined, 'Give the client itself.'],
 ])('%s says what to write for another client, and shows no secret', (_, make, client, advice) => {
   let error: unknown

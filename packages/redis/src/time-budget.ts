@@ -49,7 +49,7 @@ export function createTimeBudget(runtime: Runtime, budgetMs: number): TimeBudget
       if (admission === 'go') return
       const cause = breaker.state()?.error
       throw new StoreUnavailableError(
-        `Redis is not called for another ${Math.ceil(admission)} ms. Its last failure: ${describeError(cause).message}`,
+        `Redis failed (${describeError(cause).message}) and is asked again in ${Math.ceil(admission)} ms. Beside an inbox events go on, with PostgreSQL alone; without one they wait. Check that Redis runs and that its address is right.`,
         { cause },
       )
     },

@@ -152,7 +152,9 @@ test.each([
     await kit.clock.advance(31_000)
     expect(consumption.health().state).toBe('running')
     expect(kit.recording.deleted()).toEqual([['h-a']])
-    const warnings = kit.logged.filter(({ text }) => text === 'the consumer receives nothing now')
+    const warnings = kit.logged.filter(
+      ({ text }) => text === 'the consumer receives nothing now and tries again by itself',
+    )
     expect(warnings).toHaveLength(1)
   },
 )

@@ -151,7 +151,8 @@ export class Running<Loop extends ConsumerLoop> implements Consumption {
   #tellStart(): void {
     const { port, queue } = this.#options
     const { concurrency, consumer } = port.settings
-    if (this.#phase === 'running')
+    // Otherwise the log says what it waits for, and then that it receives again.
+    if (this.#phase === 'running' && this.loop.receiver.outage === undefined)
       notice(port.logger, { consumer, queue, concurrency }, LINES.started)
   }
 

@@ -50,9 +50,12 @@ test('an outage is logged when it begins, when it changes and when it ends, not 
   expect(recovery.end()).toBe(down)
   expect(recovery.outage).toBeUndefined()
   expect(logged).toEqual([
-    ['the consumer receives nothing now', { queue: 'orders', ...refused }],
-    ['the consumer receives nothing now', { queue: 'orders', ...again }],
-    ['the consumer receives nothing now', { queue: 'orders', ...down }],
+    [
+      'the consumer receives nothing now and tries again by itself',
+      { queue: 'orders', ...refused },
+    ],
+    ['the consumer receives nothing now and tries again by itself', { queue: 'orders', ...again }],
+    ['the consumer receives nothing now and tries again by itself', { queue: 'orders', ...down }],
     ['the consumer receives again', { queue: 'orders' }],
   ])
 })

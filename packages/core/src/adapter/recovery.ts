@@ -128,7 +128,10 @@ export class Recovery<Kind extends string> {
     const { port, fields } = this.#options
     // The consumer was to receive nothing, so an error of a restart that was under way is not logged.
     if (!isNew || this.#isStopped) return
-    port.logger.warn({ ...fields, ...outage }, 'the consumer receives nothing now')
+    port.logger.warn(
+      { ...fields, ...outage },
+      'the consumer receives nothing now and tries again by itself',
+    )
   }
 
   /** Answers the outage that is over; undefined when there was none. */

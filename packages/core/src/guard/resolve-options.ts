@@ -18,6 +18,7 @@ import { inHandPerSlot, type ResolvedOptions } from '../options/resolved-options
 import { mostOf } from '../options/routes.ts'
 import { brokenRules } from '../options/rules.ts'
 import { OPTION_RULES, withDefaults } from '../options/table.ts'
+import { FirstRefusals } from '../receive/first-refusals.ts'
 import { duplicatesLog } from '../settlement/duplicates-line.ts'
 import { consoleLogger } from '../support/default-logger.ts'
 import { routeProblems, routesOf, routesReadByUser } from './resolve-routes.ts'
@@ -59,6 +60,7 @@ export function resolveOptions<Payload, Tx, Decoded>(
   const logger = safeLogger(given.logger ?? defaultLogger)
   const logKeys = given.logKeys === true
   const runtime = given.runtime ?? { ...systemRuntime, alone: processAloneLock(logger) }
+  const valve = new PauseValve({ consumer: given.consumer, logger, runtime })
   const resolved: ResolvedOptions = {
     ...given,
     ...defaulted,
@@ -76,7 +78,8 @@ export function resolveOptions<Payload, Tx, Decoded>(
     onTakeover: given.dedup === undefined ? given.onTakeover : 'retry',
     logger,
     logKeys,
-    valve: new PauseValve({ consumer: given.consumer, logger, runtime }),
+    valve,
+    firstRefusals: new FirstRefusals({ consumer: given.consumer, logger, valve }),
     duplicates: duplicatesLog({ consumer: given.consumer, logger, logKeys, runtime }),
     handlerLogger: given.logger ?? defaultLogger,
     reportOnce: reportsOnce(logger),

@@ -47,6 +47,7 @@ import { Fence } from '../transaction/partition-fence.ts'
 import { callerOptions, storesWith } from './as-caller.ts'
 import { createStoreOpener, isOfLeases } from './open-stores.ts'
 import { settingsOf } from './resolve-options.ts'
+import { noteGuard } from './same-name.ts'
 import { watch } from './watch.ts'
 
 /** Longest wait for the connections of a store's session to close, ms. */
@@ -79,6 +80,8 @@ export class RunningGuard implements GuardPort {
   #inHand = 0
   #stores: OpenStores | undefined
   #isClosed = false
+  /** This guard is no longer one of those that are open. */
+  #forget: (() => void) | undefined
   #closed: Promise<void> | undefined
   #background: BackgroundWork | undefined
   #isOnDemand = false
@@ -258,6 +261,7 @@ export class RunningGuard implements GuardPort {
   close(): Promise<void> {
     this.#closed ??= this.#close().finally(() => {
       this.#options.duplicates.write()
+      this.#forget?.()
       this.#unwatch()
     })
     return this.#closed
@@ -318,6 +322,8 @@ export class RunningGuard implements GuardPort {
     this.#stores = stores
     // An opening that outlives the bound of close().
     if (this.#isClosed) void this.#closeSession()
+    if (stores.engine !== undefined && !this.#isClosed)
+      this.#forget ??= noteGuard(this.#options, this.#parts.call, stores.secret)
     const isStarted = this.#background !== undefined || this.#isOnDemand
     if (!isStarted && !this.#closing.signal.aborted && stores.engine !== undefined) {
       this.#background = startBackground(this.#backgroundOf(stores))

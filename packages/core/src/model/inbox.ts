@@ -404,6 +404,11 @@ export interface InboxSession<Tx> {
    * which says nothing about the event), `other`.
    */
   diagnose(error: unknown): 'serialization' | 'store' | 'other'
+  /**
+   * Whether any event of the consumer has ever got a state here, or an operator has acted on the consumer. Left out: not
+   * known. One statement, which takes a second at most.
+   */
+  isProven?(): Promise<boolean>
   /** The connections in use now. Left out: the session does not know its pool. */
   poolUse?(): PoolUse
   /**

@@ -11,7 +11,7 @@ import type {
   Resolver,
   RoutingOptions,
 } from './options.ts'
-import type { Valve } from './valve.ts'
+import type { RefusalLimit, Valve } from './valve.ts'
 
 type Common = CommonOptions<unknown, unknown>
 type Every = Common &
@@ -62,6 +62,7 @@ export interface ResolvedOptions
   readonly duplicates: DuplicatesLog
   /** Whether events may start: the consumer may be paused. */
   readonly valve: Valve
+  readonly firstRefusals: RefusalLimit
   /** Logs a message once in the life of the guard, or once for each `of`. */
   readonly reportOnce: (
     level: 'warn' | 'error',

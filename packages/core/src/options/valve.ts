@@ -2,6 +2,7 @@ import type { EpochMs } from '../model/brands.ts'
 import type { ConsumerPausedError } from '../model/errors.ts'
 import type { Pause } from '../model/guard-port.ts'
 import type { PauseStore } from '../model/inbox.ts'
+import type { DeadLetterReason } from '../model/settlement.ts'
 
 /** A consumer that starts nothing now. */
 export interface PausedState {
@@ -44,4 +45,17 @@ export interface Valve {
   look(maxAgeMs?: number): Promise<void>
   /** The guard is closed: its closing is what stops events from now on. */
   close(): void
+}
+
+/** Keeps a wrong resolver from emptying a queue into dead letters. */
+export interface RefusalLimit {
+  /**
+   * How many of the messages may be refused for good. The others wait, because the consumer is paused.
+   *
+   * @param isProven - Whether the consumer ever had an event, or an operator has acted on it. Undefined: not known.
+   */
+  admit(
+    reasons: readonly DeadLetterReason[],
+    isProven: (() => Promise<boolean>) | undefined,
+  ): Promise<number>
 }

@@ -9,6 +9,7 @@ import type { Runtime } from '../model/runtime.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { WrongAnswerError } from '../options/wrong-answer.ts'
 import type { Outcome } from '../settlement/outcome.ts'
+import { pausedOutcome } from '../settlement/paused.ts'
 import { storeFailure } from '../settlement/store-down.ts'
 import type { Identified } from './identify.ts'
 import { identifyItems, type Parts } from './parts.ts'
@@ -227,6 +228,7 @@ async function refuse(
     identified.kind === 'refused' ? [{ index, ...identified }] : [],
   )
   let refs: readonly (DeadLetterRef | undefined)[] = []
+  let admitted = refused.length
   try {
     const refusals = refused.map(({ error, index, key, reason }) => {
       return { delivery: deliveries[index] as Delivery, reason, error, key }
@@ -237,7 +239,11 @@ async function refuse(
       context.options.callerRetries !== undefined &&
       !refusals.every(({ delivery }) => delivery.item !== undefined)
     if (engine !== undefined && !isAnswer) {
-      refs = await engine.session.refuse(refusals)
+      const { session } = engine
+      const isProven = session.isProven && (() => (session.isProven as () => Promise<boolean>)())
+      const reasons = refusals.map(({ reason }) => reason)
+      admitted = await context.options.firstRefusals.admit(reasons, isProven)
+      refs = await session.refuse(refusals.slice(0, admitted))
       context.breaker.succeeded()
     }
   } catch (error) {
@@ -247,6 +253,7 @@ async function refuse(
     })
   }
   return refused.map(({ attempt = 0, error, index, key, reason, type }, n) => {
+    if (n >= admitted) return { index, key, type, outcome: pausedOutcome(context.options) }
     return { index, key, type, outcome: { kind: 'dead', reason, attempt, error, ref: refs[n] } }
   })
 }

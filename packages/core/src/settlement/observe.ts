@@ -110,8 +110,11 @@ function toFields(
   logKeys: boolean,
 ): object {
   const isFailure = 'error' in outcome && outcome.error !== undefined
+  const refused =
+    outcome.kind === 'dead' && outcome.ref?.kind === 'refused' ? outcome.ref : undefined
   return {
     ...{ consumer, eventId, keyHash, attempt, source, outcome: outcome.kind },
+    ...(refused === undefined ? {} : { deadLetterId: refused.id }),
     ...(type === undefined ? {} : { type }),
     ...(logKeys && key !== undefined ? { key } : {}),
     ...('reason' in settlement ? { reason: settlement.reason } : {}),

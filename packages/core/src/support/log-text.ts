@@ -99,6 +99,7 @@ const SHOWN = new Set([
   'key',
   'keyHash',
   'eventId',
+  'deadLetterId',
   'attempt',
   'source',
   'outcome',
@@ -122,7 +123,7 @@ const keyOf = ({ key, keyHash }: Fields): string =>
   typeof key === 'string' ? visible(key) : typeof keyHash === 'string' ? `key #${keyHash}` : ''
 
 function eventOf(fields: Fields): string {
-  const { attempt, cause, eventId, reason, source } = fields
+  const { attempt, cause, deadLetterId, eventId, reason, source } = fields
   const { broker, queue } = Object(source) as {
     readonly broker?: unknown
     readonly queue?: unknown
@@ -130,6 +131,7 @@ function eventOf(fields: Fields): string {
   return [
     keyOf(fields),
     typeof eventId === 'string' ? `event ${visible(eventId)}` : '',
+    typeof deadLetterId === 'string' ? `dead letter ${visible(deadLetterId)}` : '',
     typeof attempt === 'number' && attempt > 0 ? `attempt ${attempt}` : '',
     // The text of the line says that the handler failed.
     ...[reason, cause].map((why) =>
@@ -206,7 +208,12 @@ function folded(lines: readonly string[]): readonly string[] {
 }
 
 /** What a person does next about one event. */
-function commandsFor({ eventId, outcome }: Fields): readonly string[] {
+function commandsFor({ deadLetterId, eventId, outcome }: Fields): readonly string[] {
+  // A message that never became an event.
+  if (typeof deadLetterId === 'string' && /^[0-9a-f-]+$/i.test(deadLetterId)) {
+    const letters = 'npx onceward dead-letters'
+    return [`${letters} show ${deadLetterId}`, `${letters} replay ${deadLetterId}`]
+  }
   if (typeof eventId !== 'string' || !/^[0-9a-f-]+$/i.test(eventId)) return []
   switch (outcome) {
     case 'dead':

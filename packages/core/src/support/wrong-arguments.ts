@@ -88,6 +88,10 @@ function distanceOf(one: string, other: string): number {
 
 /** Where a misplaced value belongs, recognized by a method. The value may contain a password, so it is never shown. */
 const BELONGS: readonly (readonly [method: string, advice: string])[] = [
+  ['$with', 'A database of Drizzle goes into `drizzleInbox(db, { connectionString })`.'],
+  ['reserve', 'A client of postgres.js goes into `postgresJsInbox(sql)`.'],
+  ['$transaction', 'A client of Prisma goes into `prismaInbox(prisma, { connectionString })`.'],
+  ['createQueryRunner', 'A DataSource of TypeORM goes into `typeormInbox(dataSource, …)`.'],
   ['getExecutor', 'A Kysely instance goes into `kyselyInbox(db)`.'],
   ['evalsha', 'A Redis client goes into `leases: redisLeases(redis)`.'],
   ['evalSha', 'A Redis client goes into `leases: redisLeases(redis)`.'],

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
+import { setTimeout } from 'node:timers/promises'
 import type { Command } from 'commander'
 import { type Access, LOOPBACK } from '../console/access.ts'
 import { createApi } from '../console/api.ts'
@@ -77,6 +78,15 @@ export function consoleCommand(end: End): Command {
     .action(async () => end(await withDatabase<ConsoleFlags>(made, run)))
 }
 
+const PARENT_MS = 500
+
+/** npx that is killed tells its command nothing, and the port would stay taken. Never without npx. */
+async function npxGone(ended: AbortSignal): Promise<void> {
+  const { env, ppid } = process
+  const isNpx = env['npm_command'] === 'exec'
+  while (!isNpx || process.ppid === ppid) await setTimeout(PARENT_MS, undefined, { signal: ended })
+}
+
 async function run({ database, output, options }: Work<ConsoleFlags>): Promise<ExitCode> {
   const port = wholeNumber('--port', options.port)
   if (port > LAST_PORT) throw usage(`Expected --port to be at most ${LAST_PORT}.`)
@@ -110,7 +120,11 @@ async function run({ database, output, options }: Work<ConsoleFlags>): Promise<E
       `${allowsChanges ? 'Changes are allowed, and written in the table audit' : 'Read-only (--allow-changes allows replay, requeue and discard)'}. Ctrl-C ends it.`,
     ].join('\n'),
   )
-  await Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')])
+  await Promise.race([
+    once(process, 'SIGINT'),
+    once(process, 'SIGTERM'),
+    npxGone(signal).catch(() => undefined),
+  ])
   ending.abort()
   server.close()
   // A message may be in its queue and not be confirmed yet. A second Ctrl-C waits for nothing.

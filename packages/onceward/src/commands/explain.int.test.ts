@@ -148,6 +148,19 @@ test('an event that is done without a statement of its handler says so, and can 
   )
 })
 
+// Red before: an id that the log had printed was not known.
+test('a message that was refused is explained by the id of its dead letter, which replay takes too', async () => {
+  await at.sendBytes('broken', Buffer.from('no JSON'))
+  const letters = ['dead-letters', 'list', '--reason', 'invalid-payload']
+  const { letters: refused } = await answer<{ letters: readonly { id: string }[] }>(letters, at)
+  const id = refused[0]?.id ?? ''
+  const { code, stdout } = await cli(['explain', '--id', id], at)
+  expect(code).toBe(0)
+  expect(stdout).toContain('a message that was refused, and never became an event')
+  expect(stdout).toContain('settled as dead-lettered (invalid-payload)')
+  expect(await cli(['dead-letters', 'replay', id], at)).toMatchObject({ code: 0 })
+})
+
 test('an event that nobody has heard of is exit code 1', async () => {
   const { code, stdout } = await cli(['explain', 'never', '--consumer', 'nobody'], at)
   expect(code).toBe(1)

@@ -50,6 +50,15 @@ export function isLate(state: string | undefined, trouble: Trouble | undefined):
   return state === 'd' && trouble?.reason === 'late-statement'
 }
 
+/** The message that was asked for by its id: it was refused, and never became an event. */
+export function refusedOf({
+  id,
+  refused,
+  row,
+}: Omit<EventFacts, 'redis'>): RefusedMessage | undefined {
+  return row === undefined ? refused.find((each) => each.id === id) : undefined
+}
+
 export interface AuditEntry {
   readonly atMs: number
   readonly who: string
@@ -121,8 +130,8 @@ export async function readFacts(
     `select r.refused_id::text as id, r.times, ${ms('r.first_failed_at')} as "firstFailedAtMs",
        ${ms('r.last_failed_at')} as "lastFailedAtMs", r.reason, r.error, r.published, r.replay
      from ${quoted}.refused_messages r join ${quoted}.consumers c on c.id = r.consumer_id
-     where c.name = $1 and r.key = $2 order by r.last_failed_at limit ${MOST}`,
-    [consumer, escapeText(key)],
+     where c.name = $1 and (r.key = $2 or r.refused_id = $3::uuid) order by r.last_failed_at limit ${MOST}`,
+    [consumer, escapeText(key), id],
   )
   const sentIds = Array.from({ length: MOST }, (_, index) => sentId([id], index + 1))
   const targets = [id, ...refused.map((each) => each.id), ...sentIds]

@@ -88,6 +88,8 @@ async function nameOf(
        select consumer_id, key, tenant from ${quoted}.failed_events where event_id = $1::uuid
        union all
        select consumer_id, null, null from ${quoted}.processed_events where event_id = $1::uuid
+       union all
+       select consumer_id, key, null from ${quoted}.refused_messages where refused_id = $1::uuid
      ) as f on f.consumer_id = c.id order by f.key nulls last limit 1`,
     [id],
   )

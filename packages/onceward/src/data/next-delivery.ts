@@ -1,5 +1,5 @@
 import { isOwnerLive, YOUNG_MS } from '@onceward/core/adapter'
-import { type EventFacts, isLate } from './event-facts.ts'
+import { type EventFacts, isLate, refusedOf } from './event-facts.ts'
 
 /** What a guard would answer to the next delivery of an event, and why. Words as in `Settlement`. */
 export interface NextDelivery {
@@ -15,7 +15,12 @@ export interface NextDelivery {
 
 /** In the order in which a guard asks: Redis, leases, then the row of the event. */
 export function nextDelivery(facts: EventFacts): NextDelivery {
-  return byRedis(facts) ?? byLease(facts) ?? byRow(facts)
+  return byRefusal(facts) ?? byRedis(facts) ?? byLease(facts) ?? byRow(facts)
+}
+
+function byRefusal(facts: EventFacts): NextDelivery | undefined {
+  const refused = refusedOf(facts)
+  return refused && { kind: 'dead-letter', reason: refused.reason, why: REFUSED }
 }
 
 function byRedis({ nowMs, redis }: EventFacts): NextDelivery | undefined {
@@ -89,6 +94,8 @@ function byRow(facts: EventFacts): NextDelivery {
   }
 }
 
+const REFUSED =
+  'The guard refuses the message as long as it reads it alike. Fix what reads it, then run `npx onceward dead-letters replay` with its id.'
 const LATE =
   'Its effect is committed without a statement of its handler. Fix the handler (a forgotten `await`), undo what it has committed, then run `npx onceward dead-letters rerun` with its id; or write what is missing and discard it.'
 const PARKED =

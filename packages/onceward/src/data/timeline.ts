@@ -1,6 +1,12 @@
 import { MESSAGE_STATES } from '../render/outbox.ts'
 import { counted } from '../render/units.ts'
-import { type EventFacts, isLate, type RefusedMessage, type Trouble } from './event-facts.ts'
+import {
+  type EventFacts,
+  isLate,
+  type RefusedMessage,
+  refusedOf,
+  type Trouble,
+} from './event-facts.ts'
 import { type NextDelivery, nextDelivery } from './next-delivery.ts'
 
 /** One thing that happened to an event, or will. */
@@ -36,11 +42,13 @@ const LEASE_STATES = {
   x: 'dead',
 } as const
 
-function stateOf({ lease, row, trouble }: EventFacts): string {
+function stateOf(facts: EventFacts): string {
+  const { lease, row, trouble } = facts
   if (isLate(row?.state, trouble)) {
     return 'done, but a statement of its handler came after the commit and is missing'
   }
   if (row !== undefined) return STATES[row.state]
+  if (refusedOf(facts) !== undefined) return 'a message that was refused, and never became an event'
   if (lease === undefined || lease === 'forbidden') {
     return 'not known to PostgreSQL: no effect and no trouble'
   }

@@ -232,6 +232,14 @@ class PostgresSession<Tx> implements InboxSession<Tx> {
     return this.#driver.diagnose(error)
   }
 
+  isProven(): Promise<boolean> {
+    const { consumerId, driver, statements } = this.#context
+    return driver.shortTransaction(async (connection) => {
+      await connection.query(statements.boundLook)
+      return texts(await connection.query(statements.isProven, [String(consumerId)]))[0] === 'true'
+    })
+  }
+
   figures(): Promise<InboxFigures> {
     return figures(this.#context)
   }

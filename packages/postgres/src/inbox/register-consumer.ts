@@ -33,8 +33,10 @@ export async function open(
   const concurrency = concurrencyFor(driver.poolSize, registration)
   const { schema, readSettings } = statements
   // In a transaction of several statements, as claims are: PgBouncer's statement mode refuses those.
-  const answer = await checkSchema(schema, () =>
-    driver.shortTransaction((connection) => connection.query(readSettings)),
+  const answer = await checkSchema(
+    schema,
+    () => driver.shortTransaction((connection) => connection.query(readSettings)),
+    (text) => driver.query(text),
   ).catch(async (error: unknown) => {
     await refuseServer(driver)
     throw error

@@ -8,11 +8,16 @@ export const SCHEMA_VERSION = 7
 // https://www.postgresql.org/docs/current/errcodes-appendix.html: the errors for missing tables.
 const MISSING = new Set(['3F000', '42P01', '42703'])
 
-/** What to throw for an error of a statement that names tables of onceward. */
-export function missingTables(schema: string, error: unknown): unknown {
+/**
+ * What to throw for an error of a statement that names tables of onceward.
+ *
+ * @param database - The name of the database, if it is known.
+ */
+export function missingTables(schema: string, error: unknown, database?: string): unknown {
   if (!MISSING.has(sqlState(error) ?? '')) return error
+  const place = database === undefined ? '' : ` of the database ${database}`
   return new ConfigurationError(
-    `The tables of onceward are missing in schema ${schema}: run \`await migrate(pool)\` first.`,
+    `The tables of onceward are missing in schema ${schema}${place}: run \`npx onceward migrate\` with its URL in DATABASE_URL, or \`await migrate(pool)\`, first.`,
     { cause: error },
   )
 }
@@ -23,14 +28,18 @@ export function missingTables(schema: string, error: unknown): unknown {
  * Newer tables are accepted if their migrations say that this code can use them.
  *
  * @param read - Runs the statement that selects `version` and `readable_from` (trap T34).
+ * @param ask - Runs another statement, to name the database.
  * @throws {@link ConfigurationError} that says what to do.
  */
 export async function checkSchema(
   schema: string,
   read: () => Promise<QueryAnswer>,
+  ask?: (text: string) => Promise<QueryAnswer>,
 ): Promise<QueryAnswer> {
-  const answer = await read().catch((error: unknown) => {
-    throw missingTables(schema, error)
+  const answer = await read().catch(async (error: unknown) => {
+    const named = await ask?.('select current_database()::text as answer').catch(() => undefined)
+    const [row] = named?.rows ?? []
+    throw missingTables(schema, error, row && String(row['answer']))
   })
   const version = Number(answer.rows[0]?.['version'] ?? 0)
   const readableFrom = Number(answer.rows[0]?.['readable_from'] ?? version)

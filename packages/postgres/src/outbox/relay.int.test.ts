@@ -220,6 +220,23 @@ test.each([
   })
 })
 
+// Red before: a minute passed until anybody was told of a name that was mistyped.
+test('a relay says what it relays, and names a destination that nobody has within ten seconds', async () => {
+  const said: unknown[] = []
+  const say = (fields: object, text: string): void => void said.push(fields, text)
+  const { destination } = recording()
+  await relay({ a: destination }, { logger: { ...silent, info: say, warn: say } })
+  expect(said).toEqual([{ destinations: ['a'] }, expect.stringContaining('publishes messages')])
+  const sentAtMs = performance.now()
+  await send({ to: 'typo', payload: 1 })
+  await until(() => said.length > 2)
+  expect(performance.now() - sentAtMs).toBeLessThan(10_000)
+  expect(said.slice(2)).toEqual([
+    { destination: 'typo', waiting: 1 },
+    expect.stringContaining('a destination that no relay has'),
+  ])
+})
+
 test('figures tell what waits by destination, and a destination that no relay has is named once', async () => {
   const warned: object[] = []
   const { destination } = recording()

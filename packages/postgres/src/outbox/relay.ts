@@ -13,10 +13,12 @@ import { type DestinationStatus, RelayStore, type RelayTables } from './relay-st
 const RENEWALS = 3
 /** After a failed renewal, ms. */
 const RETRY_MS = 500
-/** The tables are read at most so often, for figures and for messages that no destination takes, ms. */
+/** The tables are read at most so often for figures, ms. */
 const LOOK_MS = 15_000
-/** Messages that no relay has are looked for so often. The relay that has them may start a little later, ms. */
-const UNSERVED_MS = 60_000
+/** Messages that no relay has are looked for so often, and are reported if they are so old, ms. */
+const UNSERVED_MS = 3_000
+/** A look that takes long, because much waits, is repeated after so many times as long. */
+const LOOK_PART = 100
 
 /** The messages to one destination, for metrics. */
 export interface OutboxFigures extends DestinationStatus {
@@ -168,11 +170,15 @@ export class RunningRelay implements Relay {
 
   async start(): Promise<void> {
     const { onSent, signal, store } = this.#parts
-    const { leaseMs, runtime } = this.#settings
+    const { leaseMs, logger, runtime } = this.#settings
     await store.check()
     // Not at once: it counts all that waits, and what a relay finds at its start is to leave first.
-    this.#watchAtMs = runtime.monotonic() + leaseMs
+    this.#watchAtMs = runtime.monotonic() + Math.min(leaseMs, UNSERVED_MS)
     await this.#renew()
+    logger.info(
+      { destinations: this.#loops.map(({ name }) => name) },
+      'the relay publishes messages of the outbox',
+    )
     this.#stopWaking = onSent(() => {
       for (const loop of this.#loops) loop.wake()
     })
@@ -260,9 +266,12 @@ export class RunningRelay implements Relay {
     const { logger, runtime } = this.#settings
     const nowMs = runtime.monotonic()
     if (nowMs < this.#watchAtMs) return
-    this.#watchAtMs = nowMs + UNSERVED_MS
+    this.#watchAtMs = Number.POSITIVE_INFINITY
+    this.#statusUntilMs = 0
     // What reads and publishes says that the database is down.
     const found = await this.#look().catch(() => [])
+    const answeredAtMs = runtime.monotonic()
+    this.#watchAtMs = answeredAtMs + Math.max(UNSERVED_MS, (answeredAtMs - nowMs) * LOOK_PART)
     const unserved = found.filter(
       ({ isServed, oldestWaitingMs }) => !isServed && oldestWaitingMs >= UNSERVED_MS,
     )
@@ -270,7 +279,7 @@ export class RunningRelay implements Relay {
       if (this.#unserved.includes(destination)) continue
       logger.warn(
         { destination, waiting },
-        'messages of the outbox wait for a destination that no relay has: start a relay that has it',
+        'messages of the outbox wait for a destination that no relay has: start a relay that has it, or correct the name in `outbox.send`',
       )
     }
     this.#unserved = unserved.map(({ destination }) => destination)

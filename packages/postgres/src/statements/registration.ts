@@ -10,6 +10,10 @@ export interface RegistrationStatements {
   readonly readSettings: string
   /** Answers the name of the history of commits. */
   readonly readIdentity: string
+  /** Bounds `isProven`: in a large table without a row of the consumer, all rows are read. */
+  readonly boundLook: string
+  /** `$1` consumer id. Answers whether it ever had an event, or an operator has acted on it. */
+  readonly isProven: string
   /** `$1` name, `$2` dedup window in ms, `$3` fingerprint rule. Answers `Registered`. */
   readonly register: string
 }
@@ -23,6 +27,8 @@ export interface Registered {
   /** The rule of the guard that registered before. Null for the first guard. */
   readonly formerRule: number | null
 }
+
+const LOOK_MS = 1_000
 
 const TAKES_OVER =
   "($2::text::bigint >= c.dedup_window_ms or c.seen_at < now() - interval '1 hour')"
@@ -59,6 +65,10 @@ select concat_ws('.', (select system_identifier from pg_control_system()),
 from ${schema}.settings`,
     // A consumer that is known is updated: an insert takes a value of the identity even where it finds a conflict, and
     // the identity ends after two billion starts.
+    boundLook: `select set_config('statement_timeout', '${LOOK_MS}', true) as answer`,
+    isProven: `
+select (exists (select from ${schema}.processed_events where consumer_id = $1::text::integer)
+  or exists (select from ${schema}.audit where consumer_id = $1::text::integer))::text as answer`,
     register: `
 with former as materialized (select fingerprint_rule from ${schema}.consumers where name = $1::text),
 refreshed as (
