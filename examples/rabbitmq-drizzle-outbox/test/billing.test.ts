@@ -10,9 +10,22 @@ const ORDERS = 300
 const pool = new Pool({ connectionString: databaseUrl })
 after(() => pool.end())
 
-/** Only errors are shown: the worker writes a line for each charge. */
-const run = (file: string, ...args: string[]): ChildProcess =>
-  spawn(process.execPath, [`src/${file}.ts`, ...args], { stdio: ['ignore', 'ignore', 'inherit'] })
+/** What the processes write, a line for each charge, is shown only if the test fails. */
+let written = ''
+let hasPassed = false
+after(() => {
+  if (!hasPassed) console.error(written.slice(-20_000))
+})
+
+function run(file: string, ...args: string[]): ChildProcess {
+  const child = spawn(process.execPath, [`src/${file}.ts`, ...args], {
+    stdio: ['ignore', 'ignore', 'pipe'],
+  })
+  child.stderr?.on('data', (chunk: Buffer) => {
+    written += chunk.toString()
+  })
+  return child
+}
 
 async function runToEnd(file: string, ...args: string[]): Promise<void> {
   const [code] = await once(run(file, ...args), 'exit')
@@ -59,6 +72,7 @@ test('charges every order once and sends one receipt for it, though each was sen
     await once(worker, 'exit')
     const each = { orders: ORDERS, charges: ORDERS, sent: ORDERS, receipts: ORDERS }
     assert.deepEqual(await charged(), each)
+    hasPassed = true
   } finally {
     worker.kill('SIGKILL')
   }

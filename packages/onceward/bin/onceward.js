@@ -1,3 +1,12 @@
 #!/usr/bin/env node
 // Not in dist: npm links and marks this file when it installs a clone, before anything is built.
-import '../dist/index.js'
+const OLDEST = 22
+const { node } = process.versions
+
+// An older Node refuses a module that imports what it lacks, before any module can say so.
+if (Number.parseInt(node, 10) < OLDEST) {
+  process.stderr.write(
+    `onceward needs Node ${OLDEST} or newer, and this is Node ${node}: run it with a newer Node.\n`,
+  )
+  process.exitCode = 3
+} else await import('../dist/index.js')
