@@ -4,6 +4,7 @@ import { database, until } from '@onceward/testing'
 import { silent } from '@onceward/testing/conformance'
 import pg from 'pg'
 import { expect, test } from 'vitest'
+import { all } from './fixtures/inbox.ts'
 import { deadLetters, migrate, resumeConsumer } from './index.ts'
 import { pgInbox } from './pg.ts'
 
@@ -21,7 +22,7 @@ test('a wrong `eventKey` pauses a new consumer after twenty dead letters, until 
   )
   const orders = Array.from({ length: 30 }, (_, n) => toDelivery({ n }, { messageId: `${n}` }))
   const count = async (): Promise<number> =>
-    (await Array.fromAsync(deadLetters(pool).list({ consumer: 'billing' }))).length
+    (await all(deadLetters(pool).list({ consumer: 'billing' }))).length
   const settlements = await guard.processBatch(orders)
   expect(settlements.map(({ kind }) => kind)).toEqual([
     ...Array.from({ length: 20 }, () => 'dead-letter'),
