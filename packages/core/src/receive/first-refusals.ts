@@ -1,6 +1,6 @@
 import type { Logger } from '../model/logger.ts'
-import type { RefusalLimit, Valve } from '../options/valve.ts'
 import type { DeadLetterReason } from '../model/settlement.ts'
+import type { RefusalLimit, Valve } from '../options/valve.ts'
 
 /** Messages that are refused for one reason, after which a consumer that never had an event is paused. */
 export const MOST_REFUSALS = 20
