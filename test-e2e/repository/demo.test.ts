@@ -200,7 +200,7 @@ test.each([
 })
 
 test.each([
-  ['--broker nats', 'unknown broker: nats'],
+  ['--broker stomp', 'unknown broker: stomp'],
   ['--events many', 'Expected --events'],
   ['--outbox --http', '--outbox is played on a broker, alone'],
   ['--nonsense', '--nonsense'],

@@ -15,9 +15,9 @@ function filesIn(directory: string): string[] {
 
 /** Whose options have the name: what two brokers call alike is alike. */
 const OPTIONS: Readonly<Record<string, string>> = {
-  deadLetter: 'kafka sqs amqp redis-streams',
-  // Of the client itself, where it has such a thing.
-  consumer: 'kafka amqp',
+  deadLetter: 'kafka sqs amqp redis-streams nats',
+  // Of the client itself, where it has such a thing; on NATS the name of the one at the server.
+  consumer: 'kafka amqp nats',
   topics: 'kafka',
   groupId: 'kafka',
   fromBeginning: 'kafka',
@@ -31,12 +31,15 @@ const OPTIONS: Readonly<Record<string, string>> = {
   retryLevelsMs: 'amqp',
   deadLetterPolicy: 'amqp',
   consumerTimeoutMs: 'amqp',
-  stream: 'redis-streams',
+  stream: 'redis-streams nats',
   group: 'redis-streams',
   consumerName: 'redis-streams',
   claimIdleMs: 'redis-streams',
   bodyField: 'redis-streams',
   orderingField: 'redis-streams',
+  orderingHeader: 'nats',
+  orderingSubject: 'nats',
+  domain: 'nats',
   identity: 'kafka',
   keepEntries: 'redis-streams',
 }
@@ -85,7 +88,7 @@ function exportsOf(text: string): readonly string[] {
 }
 
 describe('broker packages are siblings', () => {
-  const brokers = ['kafka', 'sqs', 'amqp', 'redis-streams'].filter((name) =>
+  const brokers = ['kafka', 'sqs', 'amqp', 'redis-streams', 'nats'].filter((name) =>
     existsSync(source(name)),
   )
   // Files for one client library each, and for tests alone, are no part of what siblings share.

@@ -47,6 +47,8 @@ const UNTESTED_PEERS: Readonly<Record<string, readonly string[]>> = {
   dynamodb: ['@aws-sdk/client-dynamodb'],
   // In the one version that is installed here: neither has had a second major one since.
   kafka: ['@confluentinc/kafka-javascript', '@platformatic/kafka'],
+  // 3.0.0 is the first version of the package.
+  nats: ['@nats-io/transport-node'],
   // @nestjs/common and @nestjs/schedule with @nestjs/core, the others in the one that is installed here.
   nestjs: [
     ...['@nestjs-cls/transactional', '@nestjs/common', '@nestjs/schedule', 'rxjs'],

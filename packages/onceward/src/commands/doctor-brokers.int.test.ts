@@ -66,7 +66,7 @@ test('a broker that is not there is named without its password, and the others a
 })
 
 test.each([
-  ['nats://h?queue=a', /Expected --broker to be kafka/],
+  ['stomp://h?queue=a', /Expected --broker to be kafka/],
   ['kafka://h:9092?queue=a', /no parameter `queue`. Expected one of topic, group/],
   ['kafka://h:9092', /Which topics\?/],
   ['kafka://h:9092?topic=a&sasl=oauth', /Expected `sasl`/],

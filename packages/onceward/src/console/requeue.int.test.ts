@@ -160,7 +160,7 @@ describe.skipIf(skipped('sqs') ?? skipped('chromium'))('a console that knows the
 
 test.each([
   [['--broker', 'amqp://localhost'], /--allow-changes too/],
-  [['--allow-changes', '--broker', 'nats://localhost'], /Expected --broker/],
+  [['--allow-changes', '--broker', 'stomp://localhost'], /Expected --broker/],
   [['--allow-changes', '--broker', 'https://localhost'], /Expected the URL of a queue/],
 ])('console %j is refused at its start', async (args, text) => {
   const ended = await cli(['console', '--port', '0', '--url', 'postgres://h/d', ...args])

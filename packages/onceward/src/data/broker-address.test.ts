@@ -15,6 +15,8 @@ describe('the address of a broker', () => {
     ['http://localhost:4566/0/orders', 'sqs', 'SQS'],
     ['https://sqs.eu-west-1.amazonaws.com/1/orders', 'sqs', 'SQS'],
     ['rediss://user@host:6380/1', 'redis-streams', 'Redis Streams'],
+    ['nats://host:4222', 'nats', 'NATS'],
+    ['tls://host:4222', 'nats', 'NATS'],
   ])('%s is one of %s', (text, name, title) => {
     expect(parsed(text)).toEqual({ name, title, url: text, params: '', guard: {} })
   })
@@ -39,7 +41,7 @@ describe('the address of a broker', () => {
     })
   })
 
-  test.each(['', 'host:9092', 'nats://:s3cret@host', 'AMQP://host', 'amqp:/host', ' amqp://host'])(
+  test.each(['', 'host:9092', 'stomp://:s3cret@host', 'AMQP://host', 'amqp:/host', ' amqp://host'])(
     '%j is none, and is not repeated',
     (text) => {
       expect(() => parseBroker(text)).toThrow(

@@ -1,7 +1,7 @@
 import { usage } from '../failure.ts'
 
 /** As the adapters call their brokers. */
-export type BrokerName = 'kafka' | 'sqs' | 'amqp' | 'redis-streams'
+export type BrokerName = 'kafka' | 'sqs' | 'amqp' | 'redis-streams' | 'nats'
 
 /** What `--broker` says, before anything is loaded. */
 export interface NamedBroker {
@@ -22,10 +22,11 @@ const GUARD_PARAMETERS = ['consumer', 'window', 'lease', 'deadline', 'attempts']
 
 const TITLES: Readonly<Record<BrokerName, string>> = {
   ...{ kafka: 'Kafka', sqs: 'SQS', amqp: 'RabbitMQ', 'redis-streams': 'Redis Streams' },
+  nats: 'NATS',
 }
 const SCHEMES: Readonly<Record<string, BrokerName>> = {
   ...{ kafka: 'kafka', kafkas: 'kafka', amqp: 'amqp', amqps: 'amqp', http: 'sqs', https: 'sqs' },
-  ...{ redis: 'redis-streams', rediss: 'redis-streams' },
+  ...{ redis: 'redis-streams', rediss: 'redis-streams', nats: 'nats', tls: 'nats' },
 }
 
 /** @throws {@link Failure} for an address of no known broker. The text is not repeated, it may hold a password. */
@@ -34,7 +35,7 @@ export function parseBroker(text: string): NamedBroker {
   const name = SCHEMES[scheme]
   if (name === undefined) {
     throw usage(
-      'Expected --broker to be kafka://host:9092?topic=orders, amqp://host?queue=orders, redis://host?stream=orders or the URL of an SQS queue.',
+      'Expected --broker to be kafka://host:9092?topic=orders, amqp://host?queue=orders, redis://host?stream=orders, nats://host?stream=ORDERS or the URL of an SQS queue.',
     )
   }
   const at = text.indexOf('?')

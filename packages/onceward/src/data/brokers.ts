@@ -32,6 +32,10 @@ const ADAPTERS: Readonly<Record<BrokerName, Adapter>> = {
     load: () => import('@onceward/redis-streams/operator'),
     packages: '@onceward/redis-streams ioredis',
   },
+  nats: {
+    load: () => import('@onceward/nats/operator'),
+    packages: '@onceward/nats @nats-io/transport-node',
+  },
 }
 
 /** A broker that silently keeps an operator waiting is given up. */

@@ -35,9 +35,10 @@ const VARIABLES = {
   sqs: 'ONCEWARD_SQS_ENDPOINT',
   kafka: 'ONCEWARD_KAFKA_BROKERS',
   rabbitmq: 'ONCEWARD_RABBITMQ_URL',
+  nats: 'ONCEWARD_NATS_URL',
 } as const
 
-test('the compose file defines the five servers in the versions of the Docker path', () => {
+test('the compose file defines the six servers in the versions of the Docker path', () => {
   const images = services.map(([name, { image }]) => [name, image])
   expect(Object.fromEntries(images)).toEqual(IMAGES)
 })

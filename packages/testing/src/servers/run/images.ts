@@ -5,4 +5,5 @@ export const IMAGES = {
   sqs: 'softwaremill/elasticmq:1.7.1',
   kafka: 'apache/kafka:4.3.1',
   rabbitmq: 'rabbitmq:4.1.4',
+  nats: 'nats:2.12.1-alpine',
 } as const

@@ -1,5 +1,6 @@
 import { chromium } from '../chromium/chromium.ts'
 import { KAFKA_JARS } from '../kafka/kafka-node.ts'
+import { NATS_TOOLS } from '../nats/nats.ts'
 import { PGBOUNCER_TOOLS } from '../postgres/pgbouncer.ts'
 import { postgresBinaries } from '../postgres/postgres-binaries.ts'
 import { prometheusBinaries } from '../prometheus/prometheus-binaries.ts'
@@ -30,6 +31,7 @@ const STEPS: readonly Step[] = [
     variable: RABBITMQ_TOOLS.variable,
     prepare: () => toolPaths(RABBITMQ_TOOLS),
   },
+  { service: 'nats', variable: NATS_TOOLS.variable, prepare: () => toolPaths(NATS_TOOLS) },
   { service: 'pgbouncer', prepare: () => toolPaths(PGBOUNCER_TOOLS) },
   { service: 'prometheus', prepare: prometheusBinaries, isNightly: true },
   { service: 'chromium', prepare: chromium, isNightly: true },

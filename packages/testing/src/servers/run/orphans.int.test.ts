@@ -21,7 +21,7 @@ async function parentOf(starts: readonly string[], ending: string): Promise<Fami
   const index = JSON.stringify(new URL('../index.ts', import.meta.url).href)
   const script = `
     import * as servers from ${index}
-    const { kafka, postgres, rabbitmq, redis, sqs } = servers
+    const { kafka, nats, postgres, rabbitmq, redis, sqs } = servers
     const native = true
     const started = await Promise.all([${starts.join()}])
     console.log(JSON.stringify(started.map(({ name, pid }) => ({ name, pid }))))
@@ -88,6 +88,7 @@ test('no server outlives a parent that was killed with SIGKILL', {
   if (await isNative('redis', 'ONCEWARD_REDIS_URL')) starts.push('redis({ native })')
   if (await isNative('kafka', 'ONCEWARD_KAFKA_BROKERS')) starts.push('kafka({ native })')
   if (await isNative('rabbitmq', 'ONCEWARD_RABBITMQ_URL')) starts.push('rabbitmq({ native })')
+  if (await isNative('nats', 'ONCEWARD_NATS_URL')) starts.push('nats({ native })')
   if (await isNative('sqs', 'ONCEWARD_SQS_ENDPOINT')) {
     starts.push("sqs({ native, engine: 'elasticmq' })")
   }

@@ -5,6 +5,7 @@ export const SERVICES = [
   'sqs',
   'kafka',
   'rabbitmq',
+  'nats',
   'pgbouncer',
   'prometheus',
   'chromium',

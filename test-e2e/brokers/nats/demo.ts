@@ -1,0 +1,98 @@
+import { setTimeout as pause } from 'node:timers/promises'
+import { jetstream } from '@nats-io/jetstream'
+import { headers } from '@nats-io/transport-node'
+import { consumeNats, type NatsClient } from '@onceward/nats'
+import { nats } from '@onceward/testing/servers'
+import { type DemoBroker, type DemoQueue, eventKey } from '../../demo/demo-broker.ts'
+import { ACK_LATENCY_MS } from '../../demo/network.ts'
+import { tell } from '../../demo/signals.ts'
+import { CONSUMER, connectionTo, createConsumer, createStream, unsettled } from './queue.ts'
+import { watchedClient } from './watched-client.ts'
+
+interface Address {
+  readonly url: string
+  readonly stream: string
+}
+
+/** Short, so that messages of a dead process come back soon. */
+const ACK_WAIT_MS = 2_000
+const SLOTS = 8
+
+export const natsDemo: DemoBroker = {
+  title: 'NATS',
+  start: async () => {
+    const server = await nats()
+    return {
+      openQueue: (name) => openQueue(server.connection.url, name),
+      [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
+    }
+  },
+  guarded: async ({ address, billing, signal }) => {
+    const { url, stream } = addressOf(address)
+    const connection = await connectionTo(url)
+    const options = { stream, consumer: CONSUMER, signal }
+    const { stopped } = await consumeNats(overNetwork(connection), billing, options)
+    await stopped
+    await connection.close()
+  },
+  unguarded: async ({ address, charge, signal }) => {
+    const { url, stream } = addressOf(address)
+    const connection = await connectionTo(url)
+    const consumer = await jetstream(connection).consumers.get(stream, CONSUMER)
+    while (!signal.aborted) {
+      const messages = await consumer.fetch({ max_messages: SLOTS, expires: 1_000 })
+      const handled: Promise<void>[] = []
+      for await (const message of messages) {
+        tell({ kind: 'received', messages: 1 })
+        const handle = async (): Promise<void> => {
+          await charge(message.json())
+          tell({ kind: 'before-ack' })
+          await pause(ACK_LATENCY_MS)
+          await message.ackAck()
+        }
+        handled.push(handle())
+      }
+      await Promise.all(handled)
+    }
+    await connection.close()
+  },
+}
+
+const addressOf = (address: string): Address => JSON.parse(address)
+
+/** The connection of the worker: an ordinary one over a slow network that reports deliveries to the parent. */
+function overNetwork(connection: Awaited<ReturnType<typeof connectionTo>>): NatsClient {
+  const watched = watchedClient(connection, {
+    onMessage: () => tell({ kind: 'received', messages: 1 }),
+  })
+  const publish: NatsClient['publish'] = (subject, payload, options) => {
+    if (payload !== '+ACK') {
+      watched.publish(subject, payload, options)
+      return
+    }
+    tell({ kind: 'before-ack' })
+    setTimeout(() => watched.publish(subject, payload, options), ACK_LATENCY_MS)
+  }
+  return { ...watched, publish }
+}
+
+async function openQueue(url: string, stream: string): Promise<DemoQueue> {
+  const connection = await connectionTo(url)
+  const subject = `${stream}.orders`
+  await createStream(connection, { stream, subjects: [subject] })
+  await createConsumer(connection, stream, ACK_WAIT_MS)
+  const client = jetstream(connection)
+  return {
+    address: JSON.stringify({ url, stream } satisfies Address),
+    send: async (orders) => {
+      const sending = orders.map((orderId) => {
+        const named = headers()
+        named.set('idempotency-key', eventKey(orderId))
+        return client.publish(subject, JSON.stringify({ orderId }), { headers: named })
+      })
+      await Promise.all(sending)
+    },
+    waiting: () => unsettled(connection, stream),
+    [Symbol.asyncDispose]: () => connection.close(),
+  }
+}

@@ -1,0 +1,12 @@
+import { nats } from '@onceward/testing'
+import type { RunningBroker } from '../broker.ts'
+import { createNatsQueue, type NatsQueue, type NatsQueueOptions } from './queue.ts'
+
+/** @param own - For every queue that does not say otherwise. */
+export async function startNats(
+  own: NatsQueueOptions = {},
+): Promise<RunningBroker<NatsQueue, NatsQueueOptions>> {
+  const server = await nats()
+  const { url } = server.connection
+  return { server, createQueue: (options) => createNatsQueue(url, { ...own, ...options }) }
+}
