@@ -15,6 +15,7 @@ export const SECTIONS: readonly Section[] = [
       ['rabbitmq', 'RabbitMQ'],
       ['redis-streams', 'Redis Streams'],
       ['bullmq', 'BullMQ'],
+      ['nats', 'NATS'],
       ['http', 'HTTP'],
       ['webhooks', 'Webhooks'],
       ['outbox', 'Outbox'],

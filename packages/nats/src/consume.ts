@@ -66,7 +66,6 @@ export async function consumeNats(
   return startConsumption({
     port,
     drainMs: settings.drainMs,
-    startWithoutStore: settings.startWithoutStore,
     signal: options.signal,
     queue: settings.stream,
     describe: (error) => classifyError(error).text,
