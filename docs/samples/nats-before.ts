@@ -3,7 +3,8 @@ import { connect } from '@nats-io/transport-node'
 import { Pool } from 'pg'
 
 const pool = new Pool({ connectionString: process.env.DATABASE_URL })
-const connection = await connect({ servers: process.env.NATS_URL, maxReconnectAttempts: -1 })
+const servers = process.env.NATS_URL ?? 'nats://127.0.0.1:4222'
+const connection = await connect({ servers, maxReconnectAttempts: -1 })
 const stream = process.env.STREAM ?? 'ORDERS'
 
 const consumer = await jetstream(connection).consumers.get(stream, 'billing')

@@ -29,7 +29,8 @@ const billing = createGuard(
   },
 )
 
-const connection = await connect({ servers: process.env.NATS_URL, maxReconnectAttempts: -1 })
+const servers = process.env.NATS_URL ?? 'nats://127.0.0.1:4222'
+const connection = await connect({ servers, maxReconnectAttempts: -1 })
 const stream = process.env.STREAM ?? 'ORDERS'
 const consumption = await consumeNats(connection, billing, {
   stream,

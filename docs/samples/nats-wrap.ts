@@ -7,7 +7,8 @@ import { createBilling } from './billing.ts'
 
 const pool = new Pool({ connectionString: process.env.DATABASE_URL })
 const billing = createBilling(pgInbox(pool))
-const connection = await connect({ servers: process.env.NATS_URL, maxReconnectAttempts: -1 })
+const servers = process.env.NATS_URL ?? 'nats://127.0.0.1:4222'
+const connection = await connect({ servers, maxReconnectAttempts: -1 })
 const stream = process.env.STREAM ?? 'ORDERS'
 
 const handle = wrapNats(connection, billing, { stream, consumer: 'billing' })
