@@ -37,7 +37,7 @@ export const NATS: Grid<NatsSettings> = {
       name: '`retention`',
       choices: [
         { name: '`limits`, `max_age` a day' },
-        { name: '`limits`, no `max_age`', set: { stream: {} }, warned: 'Set max_age' },
+        { name: '`limits`, no `max_age`', set: { stream: {} }, warned: 'without a limit of time' },
         {
           name: '`limits`, `max_age` longer than the window',
           set: { stream: { max_age: 30 * 86_400e9 } },
@@ -67,13 +67,13 @@ export const NATS: Grid<NatsSettings> = {
           refused: 'too short to renew',
         },
         {
-          name: '`max_deliver` 3',
-          set: { consumer: { ack_wait: 60e9, max_deliver: 3 } },
+          name: '`max_deliver` 1',
+          set: { consumer: { ack_wait: 60e9, max_deliver: 1 } },
           refused: '(max_deliver), fewer than',
         },
         {
-          name: '`max_deliver` 11',
-          set: { consumer: { ack_wait: 60e9, max_deliver: 11 } },
+          name: '`max_deliver` 6',
+          set: { consumer: { ack_wait: 60e9, max_deliver: 6 } },
           warned: '(max_deliver), which waits and takeovers may spend',
         },
         {
