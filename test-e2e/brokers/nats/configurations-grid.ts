@@ -37,14 +37,18 @@ export const NATS: Grid<NatsSettings> = {
       name: '`retention`',
       choices: [
         { name: '`limits`, `max_age` a day' },
-        { name: '`limits`, no `max_age`', set: { stream: {} }, warned: 'without a limit of time' },
+        {
+          name: '`limits`, no `max_age`',
+          set: { stream: { max_age: 0 } },
+          warned: 'without a limit of time',
+        },
         {
           name: '`limits`, `max_age` longer than the window',
           set: { stream: { max_age: 30 * 86_400e9 } },
           refused: '(max_age), longer than',
         },
-        { name: '`workqueue`', set: { retention: 'workqueue', stream: {} } },
-        { name: '`interest`', set: { retention: 'interest', stream: {} } },
+        { name: '`workqueue`', set: { retention: 'workqueue', stream: { max_age: 0 } } },
+        { name: '`interest`', set: { retention: 'interest', stream: { max_age: 0 } } },
         {
           name: '`limits`, `max_msgs`, `discard old`',
           set: { stream: { max_age: 86_400e9, max_msgs: 100_000 } },

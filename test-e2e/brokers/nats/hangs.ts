@@ -6,7 +6,6 @@ import { addressOf } from '../../fuzz/hangs/address.ts'
 import {
   DRAIN_MS,
   type HangBroker,
-  loop,
   type Subject,
   type SubjectParts,
   soon,
@@ -49,16 +48,15 @@ async function startSubject(parts: SubjectParts<NatsQueue>): Promise<Subject> {
   }
   const handle = wrapNats(connection, guard, options)
   const pulled = await jetstream(connection).consumers.get(stream, consumer)
-  const receiving = loop(async () => {
-    for await (const message of await pulled.fetch({ max_messages: 4, expires: 1_000 })) {
-      void handle(message)
-    }
+  // Of the client's own ways to receive the one that recovers: a fetch whose end was lost never ends.
+  const receiving = await pulled.consume({
+    max_messages: 4,
+    callback: (message) => void handle(message),
   })
   return {
     health: () => handle.consumption.health(),
     drain: async () => {
-      // A fetch that hangs ends with its connection.
-      await soon(receiving.stop(), DRAIN_MS)
+      receiving.stop()
       await handle.consumption.drain()
     },
     close,
