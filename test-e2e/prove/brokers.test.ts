@@ -1,5 +1,5 @@
 // @module-tag nightly
-import { BROKER_NAMES } from '../brokers/index.ts'
+import { PROVE_BROKERS } from '@onceward/testing/prove'
 import { describeProofs } from './suite.ts'
 
-for (const broker of BROKER_NAMES) describeProofs(broker)
+for (const broker of PROVE_BROKERS) describeProofs(broker)

@@ -3,22 +3,22 @@ import { database } from '@onceward/testing'
 import {
   type BrokerAddress,
   type GivenServers,
+  type ProveBroker,
   type ProveOptions,
   type ProveResult,
   prove,
 } from '@onceward/testing/prove'
 import { kafka, rabbitmq, redis, type Server, sqs } from '@onceward/testing/servers'
 import { prepareDatabase } from '../../packages/onceward/src/data/proof-database.ts'
-import type { BrokerName } from '../brokers/index.ts'
 
 /** The servers that the proofs of a file share. Each proof has a database and a place of its own. */
 export class SharedServers implements AsyncDisposable {
-  readonly #broker: BrokerName
+  readonly #broker: ProveBroker
   readonly #servers: Server<unknown>[] = []
   #address: Promise<BrokerAddress> | undefined
   #redisUrl: Promise<string> | undefined
 
-  constructor(broker: BrokerName) {
+  constructor(broker: ProveBroker) {
     this.#broker = broker
   }
 

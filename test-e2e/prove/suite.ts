@@ -1,6 +1,6 @@
-import { isExact } from '@onceward/testing/prove'
+import { isExact, type ProveBroker } from '@onceward/testing/prove'
 import { afterAll, describe, expect, test } from 'vitest'
-import { BROKERS, type BrokerName } from '../brokers/index.ts'
+import { BROKERS } from '../brokers/index.ts'
 import { type ProvedConsumer, RIGHT, WRONG } from './consumers.ts'
 import { consumerFile, proveOn, SharedServers } from './proving.ts'
 
@@ -10,7 +10,7 @@ export interface Suite {
 }
 
 /** Proves wrong and right consumers on a broker. */
-export function describeProofs(broker: BrokerName, { right = RIGHT }: Suite = {}): void {
+export function describeProofs(broker: ProveBroker, { right = RIGHT }: Suite = {}): void {
   describe(`prove on ${BROKERS[broker].title}`, () => {
     const shared = new SharedServers(broker)
     afterAll(() => shared[Symbol.asyncDispose]())

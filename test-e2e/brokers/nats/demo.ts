@@ -3,7 +3,7 @@ import { jetstream } from '@nats-io/jetstream'
 import { headers } from '@nats-io/transport-node'
 import { consumeNats, type NatsClient } from '@onceward/nats'
 import { nats } from '@onceward/testing/servers'
-import { type DemoBroker, type DemoQueue, eventKey } from '../../demo/demo-broker.ts'
+import type { DemoBroker, DemoQueue } from '../../demo/demo-broker.ts'
 import { ACK_LATENCY_MS } from '../../demo/network.ts'
 import { tell } from '../../demo/signals.ts'
 import { CONSUMER, connectionTo, createConsumer, createStream, unsettled } from './queue.ts'
@@ -87,7 +87,7 @@ async function openQueue(url: string, stream: string): Promise<DemoQueue> {
     send: async (orders) => {
       const sending = orders.map((orderId) => {
         const named = headers()
-        named.set('idempotency-key', eventKey(orderId))
+        named.set('idempotency-key', `order-${orderId}-placed`)
         return client.publish(subject, JSON.stringify({ orderId }), { headers: named })
       })
       await Promise.all(sending)

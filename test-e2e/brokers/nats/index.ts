@@ -1,4 +1,5 @@
-import type { BrokerDefinition, TestServer, WordMatcher } from '../broker.ts'
+import type { WordMatcher } from '@onceward/testing/wire'
+import type { BrokerDefinition, TestServer } from '../broker.ts'
 import type { NatsQueueOptions } from './queue.ts'
 
 const server = (options: NatsQueueOptions = {}): TestServer => ({

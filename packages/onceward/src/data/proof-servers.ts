@@ -7,9 +7,9 @@ const BROKERS: readonly ProveBroker[] = ['sqs', 'kafka', 'amqp', 'redis-streams'
 /** What `--broker` names: a broker, or its address. */
 export function proveBroker(given: string | undefined): ProveBroker {
   if (given === undefined) return 'sqs'
-  const named = BROKERS.find((name) => name === given)
+  const meant = given.includes('://') ? parseBroker(given).name : given
+  const named = BROKERS.find((name) => name === meant)
   if (named !== undefined) return named
-  if (given.includes('://')) return parseBroker(given).name
   throw usage(
     `Expected --broker to be ${BROKERS.join(', ')}, or with \`--servers env\` an address.`,
   )
