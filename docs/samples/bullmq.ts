@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import { bullmqProcessor } from '@onceward/bullmq'
 import { createGuard } from '@onceward/core'
 import { pgInbox } from '@onceward/postgres/pg'
@@ -22,8 +23,7 @@ const connection = { url: process.env.REDIS_URL ?? '', maxRetriesPerRequest: nul
 // One less than the attempts of the guard.
 const options = { connection, concurrency: 10, maxStalledCount: 4 }
 const worker = new Worker('orders', bullmqProcessor(billing), options)
-process.once('SIGTERM', async () => {
-  await worker.close()
-  await billing.close()
-  await pool.end()
-})
+await once(process, 'SIGTERM')
+await worker.close()
+await billing.close()
+await pool.end()

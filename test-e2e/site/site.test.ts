@@ -2,7 +2,7 @@
 import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
-import { createServer } from 'node:http'
+import { createServer, type ServerResponse } from 'node:http'
 import { createRequire } from 'node:module'
 import type { AddressInfo } from 'node:net'
 import { extname, join } from 'node:path'
@@ -24,7 +24,7 @@ const TYPES: Readonly<Record<string, string>> = {
 
 /** The pages as any server of files has them. */
 async function serve(): Promise<AsyncDisposable & { readonly url: string }> {
-  const server = createServer(async ({ url = '/' }, response) => {
+  const answer = async (url: string, response: ServerResponse): Promise<void> => {
     const { pathname } = new URL(url, 'http://localhost')
     const file = join(dist, pathname.endsWith('/') ? `${pathname}index.html` : pathname)
     try {
@@ -33,7 +33,8 @@ async function serve(): Promise<AsyncDisposable & { readonly url: string }> {
     } catch {
       response.writeHead(404).end()
     }
-  })
+  }
+  const server = createServer(({ url = '/' }, response) => void answer(url, response))
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
   const { port } = server.address() as AddressInfo

@@ -34,7 +34,9 @@ describe('the start', () => {
     answers.set('claim', fails)
     await session.start()
     calls.length = 0
-    await expect(session.claim([newClaim()])).rejects.toThrow(/is not called.*Connection is closed/)
+    await expect(session.claim([newClaim()])).rejects.toThrow(
+      /Connection is closed.*is asked again/,
+    )
     expect(calls).toEqual([])
     clock.nowMs += 1_000
     answers.set('claim', () => Promise.reject(new Error('Redis is still away.')))
@@ -74,7 +76,7 @@ describe('the start', () => {
       { level: 'error', message: expect.stringMatching(/self-test.*not used/) },
     ])
     expect(registration.logged[0]?.fields).toMatchObject({ err: expect.any(ConfigurationError) })
-    await expect(session.claim([newClaim()])).rejects.toThrow(/is not called.*6\.0\.0/)
+    await expect(session.claim([newClaim()])).rejects.toThrow(/6\.0\.0.*is asked again/)
   })
 
   it('ends beside an inbox when Redis or the identity of PostgreSQL does not answer', async () => {
@@ -192,7 +194,7 @@ describe('the end of a claim', () => {
     answers.set(verb, fails)
     await expect(session[verb](logged, 30_000)).rejects.toThrow(/Connection is closed/)
     // The failure counts: the next claim does not wait for a Redis that is gone.
-    await expect(session.claim([newClaim()])).rejects.toThrow(/is not called/)
+    await expect(session.claim([newClaim()])).rejects.toThrow(/is asked again/)
   })
 })
 

@@ -11,11 +11,12 @@ const FLUSH_MS = 100
 export async function start(env: ProveEnv): Promise<Consumption> {
   const pool = poolOf(env)
   const buffered: Order[] = []
-  setInterval(async () => {
+  const flush = async (): Promise<void> => {
     for (const { cents, id } of buffered.splice(0)) {
       await pool.query('insert into charges values ($1, $2)', [id, cents])
     }
-  }, FLUSH_MS)
+  }
+  setInterval(() => void flush(), FLUSH_MS)
   const guard = createGuard({ ...options(env), inbox: pgInbox(pool) }, async (event, { tx }) => {
     await tx.query('select $1::text', [event.payload.id])
     buffered.push(event.payload)

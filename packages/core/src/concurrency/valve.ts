@@ -113,7 +113,7 @@ export class PauseValve {
   pause(pause: Pause): void {
     if (this.isClosed) return
     this.#close({ pause, endsAtMs: this.#endOf(pause), isStored: false })
-    this.#write()
+    void this.#write()
   }
 
   resume(): void {
@@ -136,7 +136,7 @@ export class PauseValve {
     this.#adopt(await store.read())
     this.#lookedAtMs = this.#options.runtime.monotonic()
     this.#store = store
-    this.#write()
+    void this.#write()
   }
 
   look(maxAgeMs = 0): Promise<void> {

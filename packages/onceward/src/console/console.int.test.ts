@@ -3,7 +3,7 @@
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { eventIdOf } from '@onceward/core/ports'
-import { postgres, skipped } from '@onceward/testing'
+import { skipped } from '@onceward/testing'
 import type { Browser, Page } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { browser, openPage, type Watched } from '../fixtures/browser.ts'
@@ -405,37 +405,6 @@ describe.skipIf(skipped('chromium'))('the console in a Chromium', () => {
       await page.keyboard.press('Escape')
     }
     expect(found).toEqual([])
-  })
-})
-
-describe.skipIf(skipped('chromium'))('a console whose database goes away', () => {
-  test('says so, keeps the page, and goes on when the database is back', async () => {
-    await using server = await postgres({ native: true })
-    await using place = await operated(await server.createDatabase())
-    await using console = await served(place.url)
-    await using own = await browser()
-    await place.send('first', {})
-    await place.rest()
-    const { page } = await openPage(own, console.url)
-    const tile = page.getByRole('article', { name: 'billing' })
-    await tile.waitFor()
-    await page.getByText('read-only').waitFor()
-    await server.kill()
-    await page
-      .getByRole('alert')
-      .getByText(/No connection to PostgreSQL.*Trying again/)
-      .waitFor()
-    await tile.getByText('Dependency down').waitFor()
-    await follow(page, 'Waiting')
-    await page
-      .locator('main')
-      .getByText(/No connection to PostgreSQL/)
-      .waitFor()
-    await server.restart()
-    await page.getByText('Nothing waits for another attempt.').waitFor()
-    await page.getByRole('alert').waitFor({ state: 'hidden' })
-    await follow(page, 'Dead letters')
-    expect(await page.getByRole('button', { name: /Replay|Discard/ }).count()).toBe(0)
   })
 })
 
