@@ -35,11 +35,11 @@ describe('what a document names', () => {
   it.each([
     ['`sqs/src/poll.ts`', 'sqs/src/poll.ts'],
     ['`ard/guard.ts`', 'ard/guard.ts'],
-    ['`packages/sqs|nats/src/settle.ts`', 'packages/sqs|nats/src/settle.ts'],
+    ['`packages/sqs|stomp/src/settle.ts`', 'packages/sqs|stomp/src/settle.ts'],
     ['`packages/<broker>/src/poll.ts`', 'packages/<broker>/src/poll.ts'],
     ['`rooms/`', 'rooms/'],
     ['`@onceward/core/rooms`', '@onceward/core/rooms'],
-    ['`@onceward/nats`', '@onceward/nats'],
+    ['`@onceward/stomp`', '@onceward/stomp'],
     ['`GuardPort.walk`', 'walk'],
     ['`createGuards()`', 'createGuards'],
   ])('misses %s, which is gone', (text, missing) => {

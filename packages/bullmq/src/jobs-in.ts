@@ -46,9 +46,10 @@ const NAME = /^[A-Za-z_][A-Za-z0-9_$]{0,62}$/
  * import { jobsIn } from '@onceward/bullmq'
  * import { pgInbox } from '@onceward/postgres/pg'
  *
- * const signups = createGuard({ consumer: 'signups', inbox: pgInbox(pool) }, async ({ payload }, { tx }) => {
- *   await tx.query('insert into users (email) values ($1)', [payload.email])
- *   await jobsIn(tx).queue('mails').add('welcome', { email: payload.email })
+ * const options = { consumer: 'signups', inbox: pgInbox(pool), schema: OrderPlaced }
+ * const signups = createGuard(options, async ({ payload: { orderId } }, { tx }) => {
+ *   await tx.query('insert into orders (id) values ($1)', [orderId])
+ *   await jobsIn(tx).queue('mails').add('confirmation', { orderId })
  * })
  * ```
  */

@@ -57,7 +57,10 @@ function packedManifest(file: string): Manifest {
   const archive = gunzipSync(readFileSync(file))
   for (let at = 0; at + BLOCK <= archive.length; ) {
     const text = (from: number, to: number): string =>
-      archive.toString('latin1', at + from, at + to).replace(/\0.*$/s, '')
+      archive
+        .toString('latin1', at + from, at + to)
+        .split('\0', 1)
+        .join()
     const size = Number.parseInt(text(SIZE_AT, SIZE_END), 8) || 0
     const body = at + BLOCK
     if (text(0, NAME_END) === 'package/package.json')

@@ -33,8 +33,10 @@ export interface WrappedNats {
  * @example
  * ```ts
  * import { jetstream } from '@nats-io/jetstream'
+ * import { connect } from '@nats-io/transport-node'
  * import { wrapNats } from '@onceward/nats'
  *
+ * const connection = await connect({ maxReconnectAttempts: -1 })
  * const handle = wrapNats(connection, billing, { stream: 'ORDERS', consumer: 'billing' })
  * const consumer = await jetstream(connection).consumers.get('ORDERS', 'billing')
  * for await (const message of await consumer.consume({ max_messages: 8 })) void handle(message)

@@ -77,6 +77,7 @@ describe.each(Object.keys(BUNDLERS))('a program bundled by %s into one file', (b
         '000004-outbox.sql',
         '000005-kafka-offsets.sql',
         '000006-outbox-leases.sql',
+        '000007-pauses.sql',
       ],
       settled: {
         pg: ['processed', 'duplicate'],

@@ -25,7 +25,7 @@ export function watchedClient(connection: NatsConnection, watch: Watch): NatsCli
         callback: (error, message) => {
           const position = positionOf(message?.reply ?? '')
           if (position !== undefined) watch.onMessage?.(position, message.data)
-          options?.callback?.(error, message)
+          void options?.callback?.(error, message)
         },
       }),
   }

@@ -40,8 +40,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'model/attempt-machine.ts',
-        find: "kind: 'waiting', nextTryAtMs: nowMs + delayMs",
-        replace: "kind: 'done' as 'waiting', nextTryAtMs: nowMs + delayMs",
+        find: "const kind = 'waiting' as const",
+        replace: "const kind = 'done' as 'waiting'",
       },
     ],
   },

@@ -67,6 +67,8 @@ export class PauseValve {
   }
 
   state(): Paused | undefined {
+    // Asked for each event.
+    if (this.#isOpen) return undefined
     const shut = this.isOpen ? undefined : this.#shut
     if (shut === undefined) return undefined
     const { runtime } = this.#options
@@ -77,7 +79,7 @@ export class PauseValve {
   }
 
   enter(): 'open' | 'probe' | 'shut' {
-    if (this.isOpen) return 'open'
+    if (this.#isOpen || this.isOpen) return 'open'
     if (!this.#isHalfOpen || this.#isProbing) return 'shut'
     this.#isProbing = true
     return 'probe'

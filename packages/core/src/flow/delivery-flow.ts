@@ -115,7 +115,7 @@ export class DeliveryFlow<Each extends Received> {
       ...{ port, settings, signals, hasDeadLetterPlace, pending: this.#pending },
       onStart: lanes.started?.bind(lanes),
       settle: (each, settlement) =>
-        isOfPause(port, settlement)
+        settlement.kind === 'defer' && isOfPause(port, settlement)
           ? options.giveBack(each).then(() => undefined)
           : options.settle(each, settlement, this.#mayHold),
       onKnown: this.#known,
@@ -224,8 +224,11 @@ export class DeliveryFlow<Each extends Received> {
 }
 
 /** The guard has not started it, and a pause may last for days: it does not wait here, as it would for the store. */
-const isOfPause = (port: GuardPort, settlement: Settlement): boolean => {
-  if (settlement.kind !== 'defer' || settlement.reason !== 'store-down') return false
+const isOfPause = (
+  port: GuardPort,
+  { reason }: Extract<Settlement, { kind: 'defer' }>,
+): boolean => {
+  if (reason !== 'store-down') return false
   const availability = port.availability()
   return availability.kind === 'down' && availability.pause !== undefined
 }

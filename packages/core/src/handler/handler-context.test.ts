@@ -35,7 +35,12 @@ function loggedBy(parts: Pick<ContextParts<undefined>, 'event'>): object | undef
   const handlerLogger = { ...silent, info }
   const options = { consumer: 'billing', handlerLogger } as unknown as ResolvedOptions
   const deferring = new Deferring(options, () => false)
-  const run = { deferring, tx: undefined, aborting: new AbortController(), deadlineAt: new Date(0) }
+  const run = {
+    deferring: () => deferring,
+    tx: undefined,
+    aborting: new AbortController(),
+    deadlineAt: new Date(0),
+  }
   contextFor(options, { ...run, ...parts }).logger.info({ own: 1 }, 'a line')
   return logged
 }

@@ -20,7 +20,8 @@ export interface ContextParts<Tx> {
     | undefined
   /** Undefined if it is not watched whether the handler uses `tx`. */
   readonly txWatch?: TxWatch | undefined
-  readonly deferring: Deferring
+  /** Made when it is needed. */
+  readonly deferring: () => Deferring
 }
 
 /** What the log lines of a handler name. */
@@ -49,8 +50,8 @@ export function contextFor<Tx>(
   const logger = boundLogger(handlerLogger, bound)
   const onTx = txWatch?.onTx
   // Handlers take them out of the context.
-  const defer = (ms: number): never => deferring.defer(ms)
-  const pauseFor = (ms: number): never => deferring.pauseFor(ms)
+  const defer = (ms: number): never => deferring().defer(ms)
+  const pauseFor = (ms: number): never => deferring().pauseFor(ms)
   if (onTx === undefined) return { deadlineAt, tx, signal, logger, outbox, defer, pauseFor }
   return {
     ...{ deadlineAt, signal, logger, outbox, defer, pauseFor },

@@ -139,7 +139,7 @@ class WatchedRun {
   readonly #aborting = new AbortController()
   readonly #stopListening: (() => void) | undefined
   #stopGrace: (() => void) | undefined
-  readonly #deferring: Deferring
+  #deferring: Deferring | undefined
   #outbox: RunOutbox | undefined
   #isOver = false
   #isDrained = false
@@ -153,7 +153,6 @@ class WatchedRun {
     this.#scope = scope
     this.#deadline = deadline
     this.#onEnd = onEnd
-    this.#deferring = new Deferring(scope.options, () => this.#isOver)
     // Only the hook reads how long the handler ran.
     this.#startedAtMs = observe === undefined ? undefined : runtime.monotonic()
     this.#stopListening =
@@ -200,9 +199,13 @@ class WatchedRun {
 
   #context(event: HandlerRun<never>['about']): HandlerContext<unknown> {
     const { options, transaction, txWatch } = this.#scope
+    const deferring = (): Deferring => {
+      this.#deferring ??= new Deferring(options, () => this.#isOver)
+      return this.#deferring
+    }
     const deadlineAt = new Date(this.#deadline.wallMs)
     const run = { tx: transaction?.tx, txWatch, aborting: this.#aborting, deadlineAt, event }
-    return contextFor(options, { ...run, outbox: this.#outbox, deferring: this.#deferring })
+    return contextFor(options, { ...run, outbox: this.#outbox, deferring })
   }
 
   passDeadline(): void {
@@ -250,7 +253,7 @@ class WatchedRun {
     const startedAtMs = this.#startedAtMs
     const handlerMs =
       startedAtMs === undefined ? undefined : this.#scope.options.runtime.monotonic() - startedAtMs
-    const { delayMs } = this.#deferring
+    const delayMs = this.#deferring?.delayMs
     const isDeferred = delayMs !== undefined && (how.kind === 'returned' || how.kind === 'threw')
     const end: HandlerEnd = isDeferred ? { kind: 'deferred', delayMs } : how
     this.#onEnd({ ...end, handlerMs })

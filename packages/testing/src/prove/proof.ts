@@ -47,9 +47,12 @@ export interface ProveCommon {
  *
  * @example
  * ```ts
- * export async function start(env: ProveEnv<'sqs'>): Promise<Consumption> {
- *   const guard = createGuard({ consumer: 'billing', inbox: pgInbox({ connectionString: env.databaseUrl }), … }, charge)
- *   return consumeSqs(new SQSClient(), guard, { queueUrl: env.queueUrl })
+ * import type { Consumption } from '@onceward/core'
+ * import { consumeSqs } from '@onceward/sqs'
+ * import type { ProveEnv } from 'onceward/prove'
+ *
+ * export function start(env: ProveEnv<'sqs'>): Promise<Consumption> {
+ *   return consumeSqs(sqs, billing, { queueUrl: env.queueUrl })
  * }
  * ```
  */
