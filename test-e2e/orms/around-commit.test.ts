@@ -239,8 +239,8 @@ describe('Prisma', () => {
       }
     })
     late?.(randomUUID())
-    await until(() => errors.length === 4)
-    expect(JSON.stringify(errors)).toContain('a statement was refused and nobody awaited it')
+    await until(() => errors.length > 0)
+    expect(JSON.stringify(errors)).toContain('a statement came after the handler had returned')
   })
 })
 

@@ -160,9 +160,14 @@ describe('the role of consumers', () => {
     expect(await billing.takePublishing(ref, 1_000)).toMatchObject({ kind: 'taken' })
   })
 
-  it('does not read the audit', async () => {
+  it('sees of the audit what was done to its own consumers', async () => {
     await scenario()
-    await expect(roles.billing.query('table least.audit')).rejects.toThrow(/permission denied/)
+    await admin.query(
+      "insert into least.audit (who, action, target, consumer_id) select name, 'pause', gen_random_uuid(), id from least.consumers",
+    )
+    const of = "select from least.audit where action = 'pause' and who"
+    expect(await countOf(roles.billing, `${of} = 'billing'`)).toBe(1)
+    expect(await countOf(roles.billing, `${of} <> 'billing'`)).toBe(0)
   })
 
   it('sees the ids of the others’ events, and their names and windows', async () => {
