@@ -175,7 +175,7 @@ create policy operator_replays on :"schema".processed_events for update to oncew
 
 -- It changes dead letters, because replaying and discarding do, so it is trusted with the message that a replay runs. It
 -- cannot change the failures of events that are not dead, or make them those of another event.
-grant update (attempt, no_verdict, token, counted_at, next_try, parked, alone, published, publisher, publish_until,
+grant update (attempt, no_verdict, defers, token, counted_at, next_try, parked, alone, published, publisher, publish_until,
     discarded_at, reason, source, properties, envelope, headers, body, body_bytes, body_parts)
   on :"schema".failed_events to onceward_operator;
 grant update on :"schema".refused_messages to onceward_operator;
