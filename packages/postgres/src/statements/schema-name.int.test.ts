@@ -49,7 +49,7 @@ describe('trap T34: opening a guard', () => {
     const opening = open('nowhere')
     await expect(opening).rejects.toThrow(ConfigurationError)
     await expect(opening).rejects.toThrow(
-      /missing in schema "nowhere": run `await migrate\(pool\)`/,
+      /missing in schema "nowhere" of the database \w+: run `npx onceward migrate`/,
     )
   })
 
