@@ -1,3 +1,4 @@
+import type { EventEmitter } from 'node:events'
 import { ConfigurationError, StoreUnavailableError } from '@onceward/core'
 import { messageOf, refuseUnknownNames, shown } from '@onceward/core/adapter'
 import { inTransaction, type PoolClientLike, type PoolLike, refuseNoPool } from '../client.ts'
@@ -104,12 +105,18 @@ async function refuseOtherServer(pool: PoolLike): Promise<void> {
 }
 
 async function askVersion(pool: PoolLike): Promise<string> {
-  const client = await pool.connect()
+  const client: PoolClientLike & Partial<Pick<EventEmitter, 'on' | 'off'>> = await pool.connect()
+  // A connection that ends now fails the query, and without a listener the process too.
+  const ignore = (): void => undefined
+  client.on?.('error', ignore)
+  let hasFailed = true
   try {
     const { rows } = await client.query('select version() as version')
+    hasFailed = false
     return String(rows[0]?.['version'])
   } finally {
-    client.release()
+    client.release(hasFailed)
+    if (!hasFailed) client.off?.('error', ignore)
   }
 }
 
