@@ -33,7 +33,7 @@ const orders = await consumeAmqp(open, billing, {
 })
 
 // At SIGTERM: first nothing more is received, then nothing more is published, then the connections close.
-// What is committed and not published yet stays in the table, for the next relay.
+// Messages that are committed and not published yet stay in the table, for the next relay.
 await drainOnSignals(orders)
 await relay.drain()
 await billing.close()

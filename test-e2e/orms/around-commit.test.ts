@@ -230,17 +230,20 @@ describe('Prisma', () => {
 
   // Red: an unhandled rejection, which ends the process.
   it('a query that comes after the run and is not awaited is refused, and logged', async () => {
-    let late: ((key: string) => void) | undefined
+    let late: ((key: string) => Promise<unknown>) | undefined
     await run(inbox(), (_, { tx }) => {
       late = (key) => {
         void create(tx, key, 'a')
         void tx.$executeRaw`select 1`
         void tx.$transaction([tx.charge.count()])
+        return tx.charge.count()
       }
     })
-    late?.(randomUUID())
-    await until(() => errors.length > 0)
-    expect(JSON.stringify(errors)).toContain('a statement came after the handler had returned')
+    await expect(late?.(randomUUID())).rejects.toThrow('The transaction of this event is over')
+    // One line for the event, however many statements came too late.
+    const about = expect.objectContaining({ eventId: expect.any(String) })
+    const told = expect.stringContaining('a statement came after the handler had returned')
+    expect(errors).toEqual([[about, told]])
   })
 })
 

@@ -20,7 +20,7 @@ const consumption = await consumeKafka(kafka, billing, {
   // Kafka gives the partitions of a killed worker to the next one after this time. The default is 30 s.
   consumer: { sessionTimeout: 10_000 },
 })
-// SIGTERM and Ctrl-C: what is in hand is finished, and nothing new begun.
+// SIGTERM and Ctrl-C: running handlers end, and nothing new begins.
 await drainOnSignals(consumption)
 await billing.close()
 await producer.disconnect()

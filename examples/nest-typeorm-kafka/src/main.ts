@@ -4,5 +4,5 @@ import { AppModule } from './app.ts'
 
 console.log(`worker ${process.pid}`)
 const app = await NestFactory.createApplicationContext(AppModule)
-// SIGTERM and Ctrl-C: what is in hand is finished, and nothing new begun.
+// SIGTERM and Ctrl-C: running handlers end, and nothing new begins.
 app.enableShutdownHooks()

@@ -15,7 +15,7 @@ export function createBilling(db: NodePgDatabase): Guard {
       consumer: 'billing',
       inbox: drizzleInbox(db, { connectionString: databaseUrl }),
       schema: OrderPlaced,
-      // What makes two messages the same event. A copy has another message id, but the same order.
+      // Two messages with the same key are one event. A copy has another message id, but the same order.
       eventKey: ({ payload }) => payload.orderId,
     },
     async ({ payload: { orderId, accountId, cents } }, { tx, outbox, logger }) => {

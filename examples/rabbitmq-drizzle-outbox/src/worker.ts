@@ -30,7 +30,7 @@ const consumptions = [
     deadLetter: { queue: `${receiptsQueue}.dead` },
   }),
 ]
-// SIGTERM and Ctrl-C: what is in hand is finished, and nothing new begun. What is not published yet stays in the table.
+// SIGTERM and Ctrl-C: running handlers end, and nothing new begins. Messages that are not published yet stay in the table.
 await drainOnSignals(consumptions)
 await relay.drain()
 await Promise.all([billing.close(), receipts.close()])

@@ -17,7 +17,7 @@ export function createBilling(pool: Pool, redis: Redis): Guard {
       // An order that a killed worker had in hand is free after this time. The default is 30 s.
       leaseMs: 10_000,
       schema: OrderPlaced,
-      // What makes two messages the same event. A copy has another message id, but the same order.
+      // Two messages with the same key are one event. A copy has another message id, but the same order.
       eventKey: ({ payload }) => payload.orderId,
     },
     async ({ payload: { orderId, accountId, cents } }, { tx, logger }) => {

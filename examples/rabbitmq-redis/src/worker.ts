@@ -17,7 +17,7 @@ const consumption = await consumeAmqp(() => connect(rabbitUrl), billing, {
   queue,
   deadLetter: { queue: `${queue}.dead` },
 })
-// SIGTERM and Ctrl-C: what is in hand is finished, and nothing new begun.
+// SIGTERM and Ctrl-C: running handlers end, and nothing new begins.
 await drainOnSignals(consumption)
 await billing.close()
 redis.disconnect()

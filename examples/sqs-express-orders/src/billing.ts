@@ -11,7 +11,7 @@ export function createBilling(pool: Pool): Guard {
       consumer: 'billing',
       inbox: pgInbox(pool),
       schema: OrderPlaced,
-      // What makes two messages the same event. A copy has another message id, but the same order.
+      // Two messages with the same key are one event. A copy has another message id, but the same order.
       eventKey: ({ payload }) => payload.orderId,
       // SQS gives the messages of a killed worker to the next one after this time. The default is 30 s.
       leaseMs: 10_000,

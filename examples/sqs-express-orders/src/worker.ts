@@ -13,7 +13,7 @@ const consumption = await consumeSqs(sqs, billing, {
   // An idle worker ends within this time.
   longPollMs: 5_000,
 })
-// SIGTERM and Ctrl-C: what is in hand is finished, and nothing new begun.
+// SIGTERM and Ctrl-C: running handlers end, and nothing new begins.
 await drainOnSignals(consumption)
 await billing.close()
 await pool.end()

@@ -105,7 +105,7 @@ test('a dead job is recorded and goes to the failed jobs at once, whatever attem
   const { failedReason } = await again(queue, job)
   expect(failedReason).toContain('dead (fatal): no such customer')
   expect(failedReason).toContain('npx onceward dead-letters')
-  // Whoever retries it by BullMQ's own tools finds it dead.
+  // A retry by BullMQ's own tools finds the event dead.
   await (await again(queue, job)).retry()
   await until(async () => ((await again(queue, job)).attemptsStarted ?? 0) === 2)
   await reaches(queue, job, 'failed')

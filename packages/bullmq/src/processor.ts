@@ -28,7 +28,7 @@ export interface BullmqProcessor<Result = unknown> {
  * own `attempts` and `backoff` are not used. A job whose attempts are spent is recorded with the inbox and goes to the
  * failed jobs. Jobs whose store is down wait in their slots of the worker, up to 5 s at a time, and count no attempt.
  *
- * What the handler returns is stored with the event: it must be plain JSON, and becomes the job's `returnvalue`.
+ * The handler's return value is stored with the event and becomes the job's `returnvalue`: it must be plain JSON.
  *
  * The key of an event is that of its payload. With `eventKey: messageId()` it is the job's id where the producer gave one;
  * the numbers that BullMQ gives by itself are no ids.

@@ -4,7 +4,7 @@ import type { Guard } from '@onceward/core'
 import { consumeNats } from '@onceward/nats'
 import type { InMemoryBroker, InMemoryConsumer } from '../broker.ts'
 
-export const MOST: InMemoryBroker['MOST'] = { promises: 40, timers: 3, calls: 120 }
+export const MOST: InMemoryBroker['MOST'] = { promises: 29, timers: 1.2, calls: 65 }
 
 type Callback = (error: null, message: object) => void
 

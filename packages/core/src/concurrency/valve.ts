@@ -11,12 +11,12 @@ export interface ValveOptions {
   readonly runtime: Runtime
 }
 
-/** A local answer: whoever waits for the end of a pause looks this often. */
+/** Callers that wait for the end of a pause look this often. */
 const LOOK_MS = 1_000
-/** What was not started comes back after this time at the latest, ms: a user's own loop receives it again and again. */
+/** An event that was not started comes back after this time at the latest, ms: a user's own loop receives it again and again. */
 const BACK_MS = 30_000
 
-/** What is told of a pause. */
+/** The pause in force, as callers see it. */
 interface Paused {
   readonly pause: Pause
   readonly retryAt: EpochMs

@@ -21,8 +21,8 @@ export interface HandlerContext<Tx> {
   /**
    * Ends the run: nothing of it is committed, and the event comes back after `ms` milliseconds without an attempt. At most
    * `maxDefers` times in the life of an event; then it counts as a failed attempt. Throws, so nothing after it runs; a
-   * handler that catches what is thrown is rolled back all the same. What is no number from 0 up means the back-off of the
-   * first retry. At most a day. The handler of `createBatchGuard` defers all of its events.
+   * handler that catches what is thrown is rolled back all the same. A value that is not a number from 0 up means the
+   * back-off of a first retry. At most a day. The handler of `createBatchGuard` defers all of its events.
    *
    * @example
    * ```ts

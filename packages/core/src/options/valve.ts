@@ -29,7 +29,7 @@ export interface Valve {
   enter(): 'open' | 'probe' | 'shut'
   /** @param isOver - The call has run its events. */
   probed(isOver: boolean): void
-  /** What is paused now has this error. After a pause that has just ended, too. */
+  /** The error of events that a pause has stopped, also just after its end. */
   error(): ConsumerPausedError
   /** Milliseconds after which a delivery that was not started may come back. */
   delayMs(): number

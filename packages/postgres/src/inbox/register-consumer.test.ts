@@ -77,3 +77,19 @@ test.each<[string, Readonly<Record<string, unknown>>, readonly object[]]>([
     expect(told).toEqual(fields.map((each) => ['warn', each, expect.any(String)]))
   },
 )
+
+// Red when only `migrate` looks: the tables may have been made by other means.
+test.each([
+  ['CockroachDB CCL v25.2.1 (x86_64-pc-linux-gnu)', 'CockroachDB'],
+  ['PostgreSQL 15.2-YB-2025.1.0.0-b0 on x86_64-pc-linux-gnu', 'YugabyteDB'],
+])('a guard on %s is refused by name', async (server, name) => {
+  await expect(opened({ settings: { server } })).rejects.toThrow(`The server is ${name}`)
+  // It may refuse the statement that reads the settings.
+  const driver = {
+    poolSize: 10,
+    shortTransaction: () => Promise.reject(new Error('unknown function')),
+    query: async () => ({ rows: [{ answer: server }], rowCount: 1 }),
+  }
+  const opening = open(driver as never, statements, registration(systemRuntime))
+  await expect(opening).rejects.toThrow(`The server is ${name}`)
+})

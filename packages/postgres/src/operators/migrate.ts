@@ -98,7 +98,7 @@ function explained(error: unknown, quoted: string): unknown {
   )
 }
 
-/** Before the transaction, because others may refuse the settings of one. What cannot be asked is reported by the transaction. */
+/** Before the transaction, because others may refuse the settings of one. A server that cannot be asked is reported by the transaction. */
 async function refuseOtherServer(pool: PoolLike): Promise<void> {
   const answer = await askVersion(pool).catch(() => undefined)
   if (answer !== undefined) refuseUnfitServer(answer)
