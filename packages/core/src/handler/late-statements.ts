@@ -5,7 +5,7 @@ import type { Burial } from '../model/inbox.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 
 /** An event that is done. */
-interface Done {
+export interface DoneEvent {
   readonly member: Pick<InFlightEvent, 'event'>
   readonly attempt: number
 }
@@ -34,7 +34,7 @@ export class LateStatements {
   }
 
   /** Reports the first late statement of a transaction. Never rejects. */
-  reporterOf(done: () => readonly Done[]): (statement: string) => Promise<void> {
+  reporterOf(done: () => readonly DoneEvent[]): (statement: string) => Promise<void> {
     let reported: Promise<void> | undefined
     return (statement) => {
       reported ??= this.#report(done(), statement)
@@ -42,7 +42,7 @@ export class LateStatements {
     }
   }
 
-  async #report(done: readonly Done[], statement: string): Promise<void> {
+  async #report(done: readonly DoneEvent[], statement: string): Promise<void> {
     const { consumer, logger, runtime } = this.#options
     const [eventId, ...others] = done.map(({ member }) => member.event.id)
     this.events += Math.max(1, done.length)

@@ -240,9 +240,8 @@ async function refuse(
       !refusals.every(({ delivery }) => delivery.item !== undefined)
     if (engine !== undefined && !isAnswer) {
       const { session } = engine
-      const isProven = session.isProven && (() => (session.isProven as () => Promise<boolean>)())
       const reasons = refusals.map(({ reason }) => reason)
-      admitted = await context.options.firstRefusals.admit(reasons, isProven)
+      admitted = await context.options.firstRefusals.admit(reasons, session.isProven?.bind(session))
       refs = await session.refuse(refusals.slice(0, admitted))
       context.breaker.succeeded()
     }

@@ -1,5 +1,6 @@
 import { isPromise, type MaybeAsync } from '../concurrency/maybe-async.ts'
 import { storableResult } from '../handler/handler-result.ts'
+import type { DoneEvent } from '../handler/late-statements.ts'
 import { Collected, RunOutbox } from '../handler/outbox.ts'
 import {
   type HandlerEnd,
@@ -311,12 +312,10 @@ function commit(running: Running): Promise<CommitAnswer> {
 }
 
 /** Events without a key have no id. */
-function doneOf({ claimed, claims }: Running): readonly DoneMember[] {
+function doneOf({ claimed, claims }: Running): readonly DoneEvent[] {
   if (claims === 'none') return []
   return claimed.map((pending) => ({ member: pending.member, attempt: attemptOf(pending) }))
 }
-
-type DoneMember = ReturnType<Parameters<Engine['late']['reporterOf']>[0]>[number]
 
 function commitFailure(
   running: Running,
