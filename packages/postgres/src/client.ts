@@ -73,6 +73,22 @@ export function inTransaction<Result>(
   return repeated(systemRuntime, () => onceInTransaction(pool, work, all))
 }
 
+/** Runs a short statement outside of a transaction. */
+export async function askOnce(pool: PoolLike, text: string): Promise<ClientAnswer> {
+  survivePoolLosses(pool)
+  const client = await pool.connect()
+  const undo = surviveLoss(client)
+  let hasFailed = true
+  try {
+    const answer = await client.query(text)
+    hasFailed = false
+    return answer
+  } finally {
+    undo()
+    client.release(hasFailed)
+  }
+}
+
 /** How a transaction runs. */
 export interface Limits {
   /** The longest wait for the pool and for each statement. Undefined: they take as long as they take. */

@@ -1,7 +1,12 @@
-import type { EventEmitter } from 'node:events'
 import { ConfigurationError, StoreUnavailableError } from '@onceward/core'
 import { messageOf, refuseUnknownNames, shown } from '@onceward/core/adapter'
-import { inTransaction, type PoolClientLike, type PoolLike, refuseNoPool } from '../client.ts'
+import {
+  askOnce,
+  inTransaction,
+  type PoolClientLike,
+  type PoolLike,
+  refuseNoPool,
+} from '../client.ts'
 import { isForbidden, isOnStandby, sqlState, toStoreError } from '../errors.ts'
 import { SCHEMA_VERSION } from '../inbox/schema-version.ts'
 import { refuseUnfitServer } from '../inbox/unfit-servers.ts'
@@ -100,24 +105,8 @@ function explained(error: unknown, quoted: string): unknown {
 
 /** Before the transaction, because others may refuse the settings of one. A server that cannot be asked is reported by the transaction. */
 async function refuseOtherServer(pool: PoolLike): Promise<void> {
-  const answer = await askVersion(pool).catch(() => undefined)
-  if (answer !== undefined) refuseUnfitServer(answer)
-}
-
-async function askVersion(pool: PoolLike): Promise<string> {
-  const client: PoolClientLike & Partial<Pick<EventEmitter, 'on' | 'off'>> = await pool.connect()
-  // A connection that ends now fails the query, and without a listener the process too.
-  const ignore = (): void => undefined
-  client.on?.('error', ignore)
-  let hasFailed = true
-  try {
-    const { rows } = await client.query('select version() as version')
-    hasFailed = false
-    return String(rows[0]?.['version'])
-  } finally {
-    client.release(hasFailed)
-    if (!hasFailed) client.off?.('error', ignore)
-  }
+  const answer = await askOnce(pool, 'select version() as version').catch(() => undefined)
+  if (answer !== undefined) refuseUnfitServer(String(answer.rows[0]?.['version']))
 }
 
 async function prepare(client: PoolClientLike, schema: string, quoted: string): Promise<void> {
