@@ -3,7 +3,6 @@ import { type EventSubscriber, MikroORM, RequestContext } from '@mikro-orm/postg
 import { mikroOrmInbox } from '@onceward/postgres/mikro-orm'
 import { prismaInbox } from '@onceward/postgres/prisma'
 import { typeormInbox } from '@onceward/postgres/typeorm'
-import { until } from '@onceward/testing'
 import { PrismaPg } from '@prisma/adapter-pg'
 import { DataSource, type EntitySubscriberInterface } from 'typeorm'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'

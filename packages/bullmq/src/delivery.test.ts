@@ -47,7 +47,7 @@ test.each<readonly [what: string, over: Partial<JobLike>, is: object]>([
 
 // Red when the name of the job is not stored: a replayed event would find no handler in `on`.
 test('a stored job has its name and its data again', async () => {
-  const { raw, ...stored } = copyDelivery(toDelivery(job()))
+  const { raw, ...stored } = copyDelivery(toDelivery(job()), {})
   expect(raw).toBeDefined()
   expect(bullmqJob(stored)).toMatchObject({ id: '7', name: 'place', data: { n: 1 }, opts: {} })
   const types: unknown[] = []
