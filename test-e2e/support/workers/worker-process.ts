@@ -15,9 +15,13 @@ export const WORKER: string = fileURLToPath(new URL('../../worker.ts', import.me
 
 /**
  * kafkajs sets timers of negative length (brokers.md K26), about which Node warns, and nobody can change it. Every
- * other warning is shown.
+ * other warning is shown, with its place.
  */
-const QUIET = ['--disable-warning=TimeoutNegativeWarning', '--disable-warning=ExperimentalWarning']
+const WARNINGS = [
+  '--disable-warning=TimeoutNegativeWarning',
+  '--disable-warning=ExperimentalWarning',
+  '--trace-warnings',
+]
 
 type Of<Kind extends FromWorker['kind']> = Extract<FromWorker, { readonly kind: Kind }>
 
@@ -38,7 +42,7 @@ export class WorkerProcess implements AsyncDisposable {
     const { NODE_OPTIONS: _, ...env } = process.env
     this.#child = spawn(
       process.execPath,
-      ['--conditions=@onceward/source', ...QUIET, script, JSON.stringify(config)],
+      ['--conditions=@onceward/source', ...WARNINGS, script, JSON.stringify(config)],
       { stdio: ['ignore', 'ignore', 'pipe', 'ipc'], env: { ...env, NODE_COMPILE_CACHE } },
     )
     this.#child.stderr?.on('data', (chunk: Buffer) => {
