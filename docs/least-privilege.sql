@@ -199,8 +199,8 @@ create policy operator_discards on :"schema".outbox_messages for delete to oncew
 grant select, update on :"schema".kafka_offsets to onceward_operator;
 create policy operator on :"schema".kafka_offsets to onceward_operator using (true);
 
--- It pauses consumers and resumes them, and changes nothing else about them.
-grant update (paused_at, paused_until, pause_source, paused_by, paused_why) on :"schema".consumers to onceward_operator;
+-- It pauses consumers, resumes them and removes those that are gone, and changes nothing else about them.
+grant update (paused_at, paused_until, pause_source, paused_by, paused_why, removed_at) on :"schema".consumers to onceward_operator;
 create policy operator_pauses on :"schema".consumers for update to onceward_operator using (true);
 
 -- A replay lets the message be read again.

@@ -11,6 +11,7 @@ import { outboxCommand } from './commands/outbox.ts'
 import { pauseCommand, resumeCommand } from './commands/pause.ts'
 import { proveCommand } from './commands/prove.ts'
 import { relayCommand } from './commands/relay.ts'
+import { removeCommand } from './commands/remove.ts'
 import { statusCommand, watchCommand } from './commands/status.ts'
 import { sweepCommand } from './commands/sweep.ts'
 import type { ExitCode } from './exit-codes.ts'
@@ -36,7 +37,7 @@ export function createProgram(end: (code: ExitCode) => void): Command {
     .exitOverride()
   const commands = [
     ...[migrateCommand, doctorCommand, explainCommand, deadLettersCommand],
-    ...[pauseCommand, resumeCommand],
+    ...[pauseCommand, resumeCommand, removeCommand],
     ...[outboxCommand, relayCommand, offsetsCommand],
     ...[statusCommand, watchCommand, sweepCommand, consoleCommand, proveCommand],
   ]

@@ -20,4 +20,9 @@ export {
   type ResumeOptions,
   resumeConsumer,
 } from './operators/pauses.ts'
+export {
+  type Removal,
+  type RemoveOptions,
+  removeConsumer,
+} from './operators/remove-consumer.ts'
 export type { QueueSender } from './operators/requeue.ts'

@@ -2,14 +2,20 @@ import { database } from '@onceward/testing'
 import { newEvent, Steps } from '@onceward/testing/conformance'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { all } from './fixtures/inbox.ts'
+import { all, passTime } from './fixtures/inbox.ts'
 import {
   countOf,
   type LeastPrivilege,
   leastPrivilege,
   twoConsumers,
 } from './fixtures/least-privilege.ts'
-import { deadLetters, forgetHistory } from './index.ts'
+import {
+  deadLetters,
+  forgetHistory,
+  pauseConsumer,
+  removeConsumer,
+  resumeConsumer,
+} from './index.ts'
 
 let admin: pg.Pool
 let roles: LeastPrivilege
@@ -84,6 +90,17 @@ describe('the role of operators', () => {
     expect(await operated().show(theirs.dead)).toMatchObject({ id: theirs.dead })
   })
 
+  it('pauses, resumes and removes a consumer', async () => {
+    await scenario()
+    const least = { schema: 'least' }
+    await pauseConsumer(roles.operator, 'mailing', least)
+    expect(await resumeConsumer(roles.operator, 'mailing', least)).toBe(true)
+    const remove = () => removeConsumer(roles.operator, 'mailing', { ...least, leaveEvents: true })
+    expect(await remove()).toMatchObject({ kind: 'running' })
+    await passTime(admin, 'least', 91_000)
+    expect(await remove()).toEqual({ kind: 'removed' })
+  })
+
   it('says that the clock is right', async () => {
     await scenario()
     await roles.operator.query('select least.trust_clock()')
@@ -126,6 +143,7 @@ describe('the role of operators', () => {
     ['read the secret', 'table least.settings'],
     ['change the epoch by hand', 'update least.settings set epoch = gen_random_uuid()'],
     ['change windows', 'update least.consumers set dedup_window_ms = 0'],
+    ['delete a consumer', 'delete from least.consumers'],
     ['end leases', 'delete from least.leases'],
     ['change results', "update least.event_results set result = '{}'"],
     ['create tables', 'create table least.mine (x int)'],

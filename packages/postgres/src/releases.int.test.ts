@@ -47,14 +47,19 @@ const CHANGES: Readonly<Record<Exclude<Release, 'old'>, readonly Change[]>> = {
     ['inbox/schema-version.ts', `VERSION = ${SCHEMA_VERSION}`, `VERSION = ${NEXT}`],
     [
       'sql/index.ts',
-      'sql: pauses },',
-      `sql: pauses }, ${JSON.stringify({ version: NEXT, name: 'next.sql', readableFrom: SCHEMA_VERSION, sql: ADDING })},`,
+      'sql: removedConsumers },',
+      `sql: removedConsumers }, ${JSON.stringify({ version: NEXT, name: 'next.sql', readableFrom: SCHEMA_VERSION, sql: ADDING })},`,
     ],
   ],
   'without outbox': [
     ['inbox/schema-version.ts', `VERSION = ${SCHEMA_VERSION}`, `VERSION = ${BEFORE}`],
-    ['sql/index.ts', 'sql: pauses },\n]', `sql: pauses },\n].slice(0, ${BEFORE})`],
+    [
+      'sql/index.ts',
+      'sql: removedConsumers },\n]',
+      `sql: removedConsumers },\n].slice(0, ${BEFORE})`,
+    ],
     ...WITHOUT_PAUSES,
+    ['statements/removal.ts', '`coalesce(', '`false` // '],
   ],
 }
 

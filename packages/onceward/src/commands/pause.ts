@@ -1,4 +1,4 @@
-import { pauseConsumer, resumeConsumer } from '@onceward/postgres'
+import { pauseConsumer, type ResumeOptions, resumeConsumer } from '@onceward/postgres'
 import type { Command } from 'commander'
 import { consumerNames } from '../data/status.ts'
 import { readTablesOf } from '../data/tables.ts'
@@ -9,12 +9,13 @@ import { visible } from '../render/visible.ts'
 import { spanMs } from '../span.ts'
 import { command, type End, instantMs, notEmpty, type Work, withDatabase } from './command.ts'
 
-interface ResumeFlags {
+/** Options of the commands that change a consumer. */
+export interface ConsumerFlags {
   readonly by?: string
   readonly why?: string
 }
 
-interface PauseFlags extends ResumeFlags {
+interface PauseFlags extends ConsumerFlags {
   readonly until?: string
 }
 
@@ -52,11 +53,11 @@ export function resumeCommand(end: End): Command {
     examples: ['resume billing', 'resume billing --by ana --why "the bank is back"'],
   })
   return withNames(made).action(async (consumer: string) => {
-    end(await withDatabase<ResumeFlags>(made, (work) => resume(work, consumer)))
+    end(await withDatabase<ConsumerFlags>(made, (work) => resume(work, consumer)))
   })
 }
 
-const withNames = (made: Command): Command =>
+export const withNames = (made: Command): Command =>
   made
     .argument('<consumer>', 'name of the consumer')
     .option('--by <name>', 'name for the table audit and for health (default: the login)')
@@ -76,7 +77,7 @@ async function pause(work: Work<PauseFlags>, consumer: string): Promise<ExitCode
   return EXIT.ok
 }
 
-async function resume(work: Work<ResumeFlags>, consumer: string): Promise<ExitCode> {
+async function resume(work: Work<ConsumerFlags>, consumer: string): Promise<ExitCode> {
   const { database, output } = work
   const wasPaused = await resumeConsumer(database.pool, consumer, await givenOf(work, consumer))
   output.answer({ consumer, paused: false, wasPaused }, () =>
@@ -88,14 +89,17 @@ async function resume(work: Work<ResumeFlags>, consumer: string): Promise<ExitCo
 }
 
 /** The options of a change. A name that is not known is most likely a wrong one. */
-async function givenOf({ database, options }: Work<ResumeFlags>, consumer: string) {
+export async function givenOf(
+  { database, options }: Work<ConsumerFlags>,
+  consumer: string,
+): Promise<ResumeOptions> {
   const by = notEmpty('--by', options.by)
   const why = notEmpty('--why', options.why)
   const names = await readTablesOf(database, (query) => consumerNames(query, database))
   if (!names.includes(consumer)) {
     const known = names.length === 0 ? 'None has registered.' : `Known: ${names.join(', ')}.`
     throw new Failure(
-      `No consumer ${visible(consumer)} has registered in this database. ${visible(known)} Guards with leases alone and guards on Redis register nowhere: stop their processes to pause them.`,
+      `No consumer ${visible(consumer)} has registered in this database. ${visible(known)} Guards with leases alone and guards on Redis register nowhere, so operators cannot change them from outside.`,
       EXIT.no,
     )
   }

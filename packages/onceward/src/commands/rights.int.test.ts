@@ -66,6 +66,8 @@ test('the role of operators is enough for every command that says so, and no mor
   await expect(changed("update onceward.outbox_messages set payload = ''")).rejects.toThrow(
     'permission denied',
   )
+  await at.pool.query("update onceward.consumers set seen_at = now() - interval '3 h'")
+  expect(await run('remove', 'billing', '--leave-events')).toBe('0')
   expect(await run('sweep')).toMatch(forbidden)
   // Red before: the clock was confirmed for all guards, and then the sweep failed.
   expect(await run('sweep', '--trust-clock')).toMatch(forbidden)

@@ -1,4 +1,10 @@
-import { deadLetters, type OperatorReport, pauseConsumer, resumeConsumer } from '@onceward/postgres'
+import {
+  deadLetters,
+  type OperatorReport,
+  pauseConsumer,
+  removeConsumer,
+  resumeConsumer,
+} from '@onceward/postgres'
 import { deadMessageChanges } from '@onceward/postgres/operator'
 import type { NamedBroker } from '../data/broker-address.ts'
 import { type ChangeOutcome, changeEach } from '../data/change-dead-letters.ts'
@@ -79,12 +85,12 @@ const MOST_IDS = 100
 const LONGEST_WORK_MS = 5_000
 
 type Verb = 'replay' | 'requeue' | 'discard'
-type ConsumerVerb = 'pause' | 'resume'
+type ConsumerVerb = 'pause' | 'resume' | 'remove'
 type MessageVerb = 'replay-messages' | 'discard-messages'
 const VERBS: readonly string[] = [
   ...(['replay', 'requeue', 'discard'] satisfies readonly Verb[]),
   ...(['replay-messages', 'discard-messages'] satisfies readonly MessageVerb[]),
-  ...(['pause', 'resume'] satisfies readonly ConsumerVerb[]),
+  ...(['pause', 'resume', 'remove'] satisfies readonly ConsumerVerb[]),
 ]
 
 type Answer = (question: Question) => Promise<unknown>
@@ -123,6 +129,7 @@ export function createApi(options: ApiOptions): Api {
     'discard-messages': ({ body }) => changeMessages(options, 'discard', body),
     pause: ({ body }) => changeConsumer(options, 'pause', body),
     resume: ({ body }) => changeConsumer(options, 'resume', body),
+    remove: ({ body }) => changeConsumer(options, 'remove', body),
   }
   return {
     answer: (question) => {
@@ -307,7 +314,7 @@ async function changeMessages(
   return { done, untouched: untouched.map((id) => ({ id, why: 'no-dead-message' })) }
 }
 
-/** The pause of one consumer. `ids` is its name. */
+/** The pause of consumers, or their removal. `ids` are their names. */
 async function changeConsumer(
   options: ApiOptions,
   verb: ConsumerVerb,
@@ -319,11 +326,34 @@ async function changeConsumer(
   if (verb === 'pause' && why === '') throw usage('Say why the consumer is paused.')
   const { pool, schema } = database
   const given = { schema, by, why: why || undefined }
+  const untouched: { readonly id: string; readonly why: string }[] = []
   for (const consumer of ids) {
-    if (verb === 'pause') await pauseConsumer(pool, consumer, given)
-    else await resumeConsumer(pool, consumer, given)
+    const why = await consumerChanges[verb](pool, consumer, given)
+    if (why !== undefined) untouched.push({ id: consumer, why })
   }
-  return { done: ids, untouched: [] }
+  return { done: ids.filter((id) => untouched.every((each) => each.id !== id)), untouched }
+}
+
+type ChangeConsumer = (
+  pool: Database['pool'],
+  consumer: string,
+  given: { readonly schema: string },
+) => Promise<string | undefined>
+
+/** Each answers why a consumer was left as it is. */
+const consumerChanges: Readonly<Record<ConsumerVerb, ChangeConsumer>> = {
+  pause: async (...given) => {
+    await pauseConsumer(...given)
+    return undefined
+  },
+  resume: async (...given) => {
+    await resumeConsumer(...given)
+    return undefined
+  },
+  remove: async (...given) => {
+    const { kind } = await removeConsumer(...given)
+    return kind === 'removed' ? undefined : kind
+  },
 }
 
 type Act = (id: string) => Promise<OperatorReport>

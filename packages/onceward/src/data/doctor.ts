@@ -1,3 +1,4 @@
+import { isRemoved } from '@onceward/postgres/operator'
 import type { Database } from './database.ts'
 import type { Finding } from './finding.ts'
 import { grantFindings, mayReadStatus } from './grant-findings.ts'
@@ -44,7 +45,7 @@ export function readWindows(database: Database): Promise<ReadonlyMap<string, num
   return database.read(async (query) => {
     if (refusal(await readTables(query, database), database) !== undefined) return new Map()
     const consumers = await query<{ readonly name: string; readonly windowMs: number }>(
-      `select name, dedup_window_ms as "windowMs" from ${database.quoted}.consumers order by name`,
+      `select name, dedup_window_ms as "windowMs" from ${database.quoted}.consumers c where not ${isRemoved('c')} order by name`,
     )
     return new Map(consumers.map(({ name, windowMs }) => [name, windowMs]))
   })

@@ -21,6 +21,10 @@ const rightsOf = (quoted: string): Readonly<Record<'operator' | 'consumer', read
     has: `has_column_privilege(r.oid, ${named('consumers')}, 'paused_at', 'update')`,
     grant: `grant update (${paused.join(', ')}) on ${quoted}.consumers`,
   }
+  const removes: Right = {
+    has: `has_column_privilege(r.oid, ${named('consumers')}, 'removed_at', 'update')`,
+    grant: `grant update (removed_at) on ${quoted}.consumers`,
+  }
   const columns = ['epoch', 'sweep_cursor', 'swept_at']
   return {
     operator: [
@@ -33,6 +37,7 @@ const rightsOf = (quoted: string): Readonly<Record<'operator' | 'consumer', read
       ...[reads('leases'), reads('workers')],
       ...[reads('outbox_messages'), reads('outbox_leases')],
       pauses,
+      removes,
     ],
     consumer: [
       {

@@ -1,4 +1,4 @@
-import { OWN_TABLES } from '@onceward/postgres/operator'
+import { isRemoved, OWN_TABLES } from '@onceward/postgres/operator'
 import { type Database, ms, type Query } from './database.ts'
 import { counts, type DeadLetterCount } from './dead-letters.ts'
 import { type OutboxStatus, readOutbox } from './outbox.ts'
@@ -125,13 +125,13 @@ async function countLeases(query: Query, quoted: string): Promise<number> {
   return row?.count ?? 0
 }
 
-/** Every consumer that has registered, also one without trouble. */
+/** Every consumer that has registered and was not removed since, also one without trouble. */
 export async function consumerNames(
   query: Query,
   { quoted }: Pick<Database, 'quoted'>,
 ): Promise<readonly string[]> {
   const rows = await query<{ readonly name: string }>(
-    `select name from ${quoted}.consumers order by name`,
+    `select name from ${quoted}.consumers c where not ${isRemoved('c')} order by name`,
   )
   return rows.map(({ name }) => name)
 }
@@ -143,7 +143,9 @@ export async function countWaiting(
 ): Promise<number> {
   const [row] = await query<{ readonly count: number }>(
     `select count(*) as count from ${quoted}.failed_events f
-     join ${quoted}.processed_events p on p.event_id = f.event_id where p.state = 'w' and f.reason is null`,
+     join ${quoted}.processed_events p on p.event_id = f.event_id
+     join ${quoted}.consumers c on c.id = f.consumer_id
+     where p.state = 'w' and f.reason is null and not ${isRemoved('c')}`,
   )
   return row?.count ?? 0
 }
@@ -245,6 +247,7 @@ left join (
     ${unpublished('not replay and not published', 'refused_messages')}
   from ${quoted}.refused_messages group by 1
 ) r on r.consumer_id = c.id
+where not ${isRemoved('c')}
 order by c.name`
 
 const tablesSql = (quoted: string): string => `

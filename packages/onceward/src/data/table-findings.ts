@@ -197,8 +197,8 @@ function silenceOf(consumer: ConsumerStatus, nowMs: number): readonly Finding[] 
       finding: `No worker of ${name} since ${instant(sinceMs)} (${duration(nowMs - sinceMs)}).${waiting}`,
       remedy:
         waits === 0
-          ? `Start the consumer ${name}. If it was taken away, nothing is to be done.`
-          : `Start the consumer ${name}, or discard what it left.`,
+          ? `Start the consumer ${name}. If it was taken away, run \`npx onceward remove ${name}\`.`
+          : `Start the consumer ${name}. If it was taken away and these events are no longer wanted, run \`npx onceward remove ${name} --leave-events\`.`,
       ...{ consumer: name, ...(waits > 0 && { see: 'waiting' }) },
     },
   ]

@@ -1,4 +1,4 @@
-import { unescapeText } from '@onceward/postgres/operator'
+import { isRemoved, unescapeText } from '@onceward/postgres/operator'
 import { type Database, ms, type Query } from './database.ts'
 
 /** An event that runs with no recorded result yet, or waits. */
@@ -39,7 +39,8 @@ export async function readTroubled(
        from ${quoted}.failed_events f
        join ${quoted}.processed_events p on p.event_id = f.event_id
        join ${quoted}.consumers c on c.id = f.consumer_id
-       where ${where} and ($2::text is null or c.name = $2) order by ${order}, f.event_id limit $1::bigint`,
+       where ${where} and ($2::text is null or c.name = $2) and not ${isRemoved('c')}
+       order by ${order}, f.event_id limit $1::bigint`,
       [most, consumer ?? null],
     )
     return events.map((event) => ({

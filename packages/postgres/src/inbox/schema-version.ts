@@ -3,7 +3,7 @@ import type { QueryAnswer } from '../driver/driver.ts'
 import { sqlState } from '../errors.ts'
 
 /** The version of the tables that this code needs: the newest file in `sql/`. */
-export const SCHEMA_VERSION = 7
+export const SCHEMA_VERSION = 8
 
 // https://www.postgresql.org/docs/current/errcodes-appendix.html: the errors for missing tables.
 const MISSING = new Set(['3F000', '42P01', '42703'])

@@ -38,6 +38,7 @@ const FILES = [
   '000005-kafka-offsets.sql',
   '000006-outbox-leases.sql',
   '000007-pauses.sql',
+  '000008-removed-consumers.sql',
 ]
 
 describe('migrate', () => {

@@ -21,7 +21,7 @@ export interface PauseOptions extends ResumeOptions {
   readonly until?: Date | undefined
 }
 
-const NAMES = { schema: true, by: true, why: true } as const
+export const NAMES = { schema: true, by: true, why: true } as const
 
 /**
  * Pauses a consumer in all its processes, also in those that start later. Within two seconds none of them starts an event:
@@ -85,7 +85,7 @@ export async function resumeConsumer(
   })
 }
 
-const valuesOf = (consumer: string, { by, why }: ResumeOptions): (string | null)[] => [
+export const valuesOf = (consumer: string, { by, why }: ResumeOptions): (string | null)[] => [
   consumer,
   toShortText(by) ?? null,
   toShortText(why) ?? null,
@@ -100,7 +100,7 @@ async function refuseUnknown(
   if (found.length === 0) throw unknownConsumer(statements, consumer)
 }
 
-const unknownConsumer = ({ schema }: Statements, consumer: string): ConfigurationError =>
+export const unknownConsumer = ({ schema }: Statements, consumer: string): ConfigurationError =>
   new ConfigurationError(
-    `No consumer ${shown(consumer)} has registered in schema ${schema}. \`npx onceward status\` lists those that have. Guards with leases alone and guards on Redis register nowhere, so they cannot be paused from outside: stop their processes.`,
+    `No consumer ${shown(consumer)} has registered in schema ${schema}. \`npx onceward status\` lists those that have. Guards with leases alone and guards on Redis register nowhere, so operators cannot change them from outside: stop their processes to pause them.`,
   )

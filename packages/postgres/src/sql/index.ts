@@ -5,6 +5,7 @@ import { outbox } from './000004-outbox.ts'
 import { kafkaOffsets } from './000005-kafka-offsets.ts'
 import { outboxLeases } from './000006-outbox-leases.ts'
 import { pauses } from './000007-pauses.ts'
+import { removedConsumers } from './000008-removed-consumers.ts'
 
 /** One step of the tables, from one version to the next. */
 export interface Migration {
@@ -33,4 +34,5 @@ export const MIGRATIONS: readonly Migration[] = [
   { version: 5, name: '000005-kafka-offsets.sql', readableFrom: 2, sql: kafkaOffsets },
   { version: 6, name: '000006-outbox-leases.sql', readableFrom: 2, sql: outboxLeases },
   { version: 7, name: '000007-pauses.sql', readableFrom: 2, sql: pauses },
+  { version: 8, name: '000008-removed-consumers.sql', readableFrom: 2, sql: removedConsumers },
 ]

@@ -9,6 +9,7 @@ import { type ParkingStatements, parkingStatements } from './parking.ts'
 import { type PauseStatements, pauseStatements } from './pauses.ts'
 import { type RefusedStatements, refusedStatements } from './refused.ts'
 import { type RegistrationStatements, registrationStatements } from './registration.ts'
+import { type RemovalStatements, removalStatements } from './removal.ts'
 import { type RequeueStatements, requeueStatements } from './requeue.ts'
 import { type RetentionStatements, retentionStatements } from './retention.ts'
 import { DEFAULT_SCHEMA, quotedSchema } from './schema-name.ts'
@@ -40,6 +41,7 @@ export interface Statements
     LeaseStatements,
     OffsetStatements,
     OperatorStatements,
+    RemovalStatements,
     RequeueStatements,
     WorkerStatements {
   /** The schema's name, quoted. */
@@ -64,6 +66,7 @@ export function createStatements(schema: string = DEFAULT_SCHEMA): Statements {
     ...leaseStatements(quoted),
     ...offsetStatements(quoted),
     ...operatorStatements(quoted),
+    ...removalStatements(quoted),
     ...requeueStatements(quoted),
     ...workerStatements(quoted),
   }

@@ -1,4 +1,5 @@
 import { changedTables } from './own-tables.ts'
+import { isRemoved, REMOVE } from './removal.ts'
 import { quotedSchema } from './schema-name.ts'
 
 export interface RegistrationStatements {
@@ -41,7 +42,7 @@ export function registrationStatements(schema: string): RegistrationStatements {
   const refreshed = `
   fingerprint_rule = $3::text::smallint,
   dedup_window_ms = case when ${TAKES_OVER} then $2::text::bigint else c.dedup_window_ms end,
-  seen_at = case when ${TAKES_OVER} then now() else c.seen_at end`
+  seen_at = case when ${TAKES_OVER} or ${isRemoved('c')} then now() else c.seen_at end`
   const returning = 'returning c.id, c.dedup_window_ms, c.fingerprint_rule'
   const table = `'${schema.replaceAll("'", "''")}.processed_events'`
   return {
@@ -68,7 +69,7 @@ from ${schema}.settings`,
     boundLook: `select set_config('statement_timeout', '${LOOK_MS}', true) as answer`,
     isProven: `
 select (exists (select from ${schema}.processed_events where consumer_id = $1::text::integer)
-  or exists (select from ${schema}.audit where consumer_id = $1::text::integer))::text as answer`,
+  or exists (select from ${schema}.audit where consumer_id = $1::text::integer and action <> '${REMOVE}'))::text as answer`,
     register: `
 with former as materialized (select fingerprint_rule from ${schema}.consumers where name = $1::text),
 refreshed as (

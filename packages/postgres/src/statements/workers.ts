@@ -1,10 +1,13 @@
+import { isRemoved } from './removal.ts'
+
 /** A worker whose last heartbeat is older has most likely ended: three heartbeats are missing. */
 export const WORKER_SILENT_MS = 90_000
 
 export interface WorkerStatements {
   /**
    * `$1` worker id, `$2` consumer id, `$3` name. Writes the time of the server, and deletes what workers of the consumer
-   * that were killed have left: a pod that restarts all day leaves a row each time.
+   * that were killed have left: a pod that restarts all day leaves a row each time. A worker that was silent while its
+   * consumer was removed brings it back.
    */
   readonly heartbeat: string
   /** `$1` worker id. Deletes its row, and keeps the time. */
@@ -26,6 +29,9 @@ with gone as (
     where consumer_id = $2::text::integer and seen_at < now() - ${KEPT} and worker_id <> $1::text::uuid
     limit ${MOST_DELETED} for update skip locked
   ))
+),
+back as (
+  update ${schema}.consumers c set seen_at = now() where c.id = $2::text::integer and ${isRemoved('c')}
 )
 insert into ${schema}.workers (worker_id, consumer_id, name) values ($1::text::uuid, $2::text::integer, $3::text)
 on conflict (worker_id) do update set seen_at = now()`,
@@ -37,7 +43,7 @@ update ${schema}.consumers c set worker_ended_at = now() from ended where c.id =
     workerSilences: `(
   select coalesce(json_object_agg(name, greatest(0, extract(epoch from now() - seen_at) * 1000)::bigint), '{}'::json) from (
     select c.name, greatest(c.worker_ended_at, (select max(w.seen_at) from ${schema}.workers w where w.consumer_id = c.id)) as seen_at
-    from ${schema}.consumers c
+    from ${schema}.consumers c where not ${isRemoved('c')}
   ) as consumers where seen_at is not null
 )`,
   }

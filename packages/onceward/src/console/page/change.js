@@ -6,7 +6,7 @@ const MOST_IDS = 100
 const NAME = 'onceward-name'
 const DO = {
   ...{ replay: 'Replay', requeue: 'Requeue', discard: 'Discard' },
-  ...{ pause: 'Pause', resume: 'Resume' },
+  ...{ pause: 'Pause', resume: 'Resume', remove: 'Remove' },
 }
 const DID = { replay: 'will run again', requeue: 'sent back', discard: 'discarded' }
 /** What is changed on the page of dead letters, and on that of the outbox. */
@@ -27,7 +27,7 @@ export const CONSUMERS = {
   noun: 'consumer',
   question: (verb) => verb,
   groupOf: ({ id }) => id,
-  did: { pause: 'paused', resume: 'resumed' },
+  did: { pause: 'paused', resume: 'resumed', remove: 'removed' },
 }
 const WHY = {
   'no-dead-message': 'it is not dead any more: it was replayed, published or discarded',
@@ -42,6 +42,9 @@ const WHY = {
     'its event key is the id or the position that the broker gave it, so a copy would be another event: replay it',
   item: 'it is one item of a message, and its queue has whole messages: replay it',
   'not-sent': 'nothing was sent',
+  running: 'a guard of it runs: stop it first',
+  unfinished:
+    'events of it wait or are dead: `npx onceward remove` with --leave-events leaves them stored',
   unconfirmed:
     'its copy may be in the queue. An event can be requeued again, because its copies run once; after a look into the queue, replay or discard a refused message',
 }
@@ -87,6 +90,8 @@ const NOTES = {
   pause: () =>
     'Its processes start no event until it is resumed. What runs goes on, and what was not started goes back to the broker.',
   resume: () => 'Its processes go on within two seconds.',
+  remove: () =>
+    'It is no longer shown. If it starts again it is shown again, and copies of its old events are duplicates as before.',
   discard: () => 'Their messages are deleted. It cannot be undone.',
   'replay-messages': () =>
     'A relay publishes each of them with its old id. Later messages of its key may have left before it.',

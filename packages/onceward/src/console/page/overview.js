@@ -1,5 +1,5 @@
 import { ask } from './ask.js'
-import { CONSUMERS, confirmChange, tell } from './change.js'
+import { CONSUMERS, confirmChange, tell, titleOf } from './change.js'
 import { cell, h, long, number, replace, table } from './dom.js'
 import { doctorErrors } from './marks.js'
 import { plot } from './plot.js'
@@ -89,7 +89,7 @@ function draw(content, seen) {
           tiles.map((tile) => tileElement(tile, seen)),
         )
       : denseTable(tiles, seen),
-    gonePart(gone, nowMs, content),
+    gonePart(gone, seen, content),
     errorTable(seen),
     h('p', { class: 'quiet' }, FOOTNOTE, seen.isWhole ? '' : BOUND),
   )
@@ -126,7 +126,7 @@ function denseTable(tiles, { act, failed, status: { nowMs } }) {
   return table('Consumers', act === undefined ? head : [...head, ''], rows)
 }
 
-function gonePart(gone, nowMs, content) {
+function gonePart(gone, { act, status: { nowMs } }, content) {
   if (gone.length === 0) return undefined
   // A page that draws itself anew keeps open what is open.
   const isOpen = content.querySelector('.gone')?.open === true
@@ -142,7 +142,13 @@ function gonePart(gone, nowMs, content) {
       'ul',
       {},
       gone.map(({ name, noWorkerSinceMs }) =>
-        h('li', {}, `${name}: last worker `, instant(noWorkerSinceMs, nowMs)),
+        h(
+          'li',
+          {},
+          `${name}: last worker `,
+          instant(noWorkerSinceMs, nowMs),
+          ...(act === undefined ? [] : [' ', consumerButton('remove', name, act)]),
+        ),
       ),
     ),
   )
@@ -252,9 +258,11 @@ function tileElement({ consumer, state, troubles }, { act, failed, minutes, stat
   )
 }
 
-function valveButton({ name, paused }, act) {
-  const verb = paused === null ? 'pause' : 'resume'
-  const title = paused === null ? 'Pause' : 'Resume'
+const valveButton = ({ name, paused }, act) =>
+  consumerButton(paused === null ? 'pause' : 'resume', name, act)
+
+function consumerButton(verb, name, act) {
+  const title = titleOf(verb)
   return h(
     'button',
     {
@@ -262,7 +270,7 @@ function valveButton({ name, paused }, act) {
         type: 'button',
         class: verb,
         'aria-label': `${title} ${name}`,
-        'data-key': `valve ${name}`,
+        'data-key': `button ${name}`,
       },
       click: () => void act(verb, name),
     },
