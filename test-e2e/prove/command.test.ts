@@ -135,6 +135,18 @@ describe('a file that cannot be proved', () => {
     await expect(proving).rejects.toThrow(why)
   })
 
+  test('messages that a consumer does not take are told with what it has written', {
+    tags: 'nightly',
+  }, async () => {
+    const file = join(folder, 'idle.mjs')
+    const start = `export const start = async () => { console.log('paused: no key'); return ${drained} }`
+    await writeFile(file, `${start}; ${rest}`)
+    const servers = await shared.given()
+    const { left, remarks } = await proveOn(servers, { file, events: 3, stuckMs: 1_000 })
+    expect(left).toBeGreaterThan(0)
+    expect(remarks.join('\n')).toContain('a worker wrote last:\n    paused: no key')
+  })
+
   test('a consumer without its tables is refused with the error of count()', async () => {
     const file = join(folder, 'no-tables.mjs')
     await writeFile(

@@ -8,7 +8,7 @@ import {
   type ProveResult,
   prove,
 } from '@onceward/testing/prove'
-import { kafka, rabbitmq, redis, type Server, sqs } from '@onceward/testing/servers'
+import { kafka, nats, rabbitmq, redis, type Server, sqs } from '@onceward/testing/servers'
 import { prepareDatabase } from '../../packages/onceward/src/data/proof-database.ts'
 
 /** The servers that the proofs of a file share. Each proof has a database and a place of its own. */
@@ -49,6 +49,8 @@ export class SharedServers implements AsyncDisposable {
         return { broker: 'amqp', url: (await this.#use(rabbitmq())).connection.url }
       case 'redis-streams':
         return { broker: 'redis-streams', url: (await this.#redisUrl) ?? '' }
+      case 'nats':
+        return { broker: 'nats', url: (await this.#use(nats())).connection.url }
       default:
         return this.#broker satisfies never
     }

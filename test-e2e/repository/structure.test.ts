@@ -57,7 +57,10 @@ const UNTESTED_PEERS: Readonly<Record<string, readonly string[]>> = {
   // In the version of @mikro-orm/postgresql.
   postgres: ['@mikro-orm/core'],
   'redis-streams': ['ioredis'],
-  testing: ['@aws-sdk/client-sqs', 'amqplib', 'ioredis', 'kafkajs', 'testcontainers', 'vitest'],
+  testing: [
+    ...['@aws-sdk/client-sqs', '@nats-io/transport-node', 'amqplib', 'ioredis', 'kafkajs'],
+    ...['testcontainers', 'vitest'],
+  ],
 }
 
 describe('packages', () => {

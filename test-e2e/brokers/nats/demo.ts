@@ -1,21 +1,20 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { jetstream } from '@nats-io/jetstream'
-import { headers } from '@nats-io/transport-node'
 import { consumeNats, type NatsClient } from '@onceward/nats'
+import { openPlace } from '@onceward/testing/prove'
 import { nats } from '@onceward/testing/servers'
-import type { DemoBroker, DemoQueue } from '../../demo/demo-broker.ts'
+import { type DemoBroker, type DemoQueue, demoQueue } from '../../demo/demo-broker.ts'
 import { ACK_LATENCY_MS } from '../../demo/network.ts'
 import { tell } from '../../demo/signals.ts'
-import { CONSUMER, connectionTo, createConsumer, createStream, unsettled } from './queue.ts'
+import { connectionTo } from './queue.ts'
 import { watchedClient } from './watched-client.ts'
 
 interface Address {
   readonly url: string
   readonly stream: string
+  readonly consumer: string
 }
 
-/** Short, so that messages of a dead process come back soon. */
-const ACK_WAIT_MS = 2_000
 const SLOTS = 8
 
 export const natsDemo: DemoBroker = {
@@ -28,19 +27,19 @@ export const natsDemo: DemoBroker = {
     }
   },
   guarded: async ({ address, billing, signal }) => {
-    const { url, stream } = addressOf(address)
+    const { url, stream, consumer } = addressOf(address)
     const connection = await connectionTo(url)
-    const options = { stream, consumer: CONSUMER, signal }
+    const options = { stream, consumer, signal }
     const { stopped } = await consumeNats(overNetwork(connection), billing, options)
     await stopped
     await connection.close()
   },
   unguarded: async ({ address, charge, signal }) => {
-    const { url, stream } = addressOf(address)
+    const { url, stream, consumer } = addressOf(address)
     const connection = await connectionTo(url)
-    const consumer = await jetstream(connection).consumers.get(stream, CONSUMER)
+    const pulling = await jetstream(connection).consumers.get(stream, consumer)
     while (!signal.aborted) {
-      const messages = await consumer.fetch({ max_messages: SLOTS, expires: 1_000 })
+      const messages = await pulling.fetch({ max_messages: SLOTS, expires: 1_000 })
       const handled: Promise<void>[] = []
       for await (const message of messages) {
         tell({ kind: 'received', messages: 1 })
@@ -76,23 +75,8 @@ function overNetwork(connection: Awaited<ReturnType<typeof connectionTo>>): Nats
   return { ...watched, publish }
 }
 
-async function openQueue(url: string, stream: string): Promise<DemoQueue> {
-  const connection = await connectionTo(url)
-  const subject = `${stream}.orders`
-  await createStream(connection, { stream, subjects: [subject] })
-  await createConsumer(connection, stream, ACK_WAIT_MS)
-  const client = jetstream(connection)
-  return {
-    address: JSON.stringify({ url, stream } satisfies Address),
-    send: async (orders) => {
-      const sending = orders.map((orderId) => {
-        const named = headers()
-        named.set('idempotency-key', `order-${orderId}-placed`)
-        return client.publish(subject, JSON.stringify({ orderId }), { headers: named })
-      })
-      await Promise.all(sending)
-    },
-    waiting: () => unsettled(connection, stream),
-    [Symbol.asyncDispose]: () => connection.close(),
-  }
+async function openQueue(url: string, name: string): Promise<DemoQueue> {
+  const place = await openPlace({ broker: 'nats', url }, name)
+  const { consumer, stream } = place.where
+  return demoQueue(place, JSON.stringify({ url, stream, consumer } satisfies Address))
 }

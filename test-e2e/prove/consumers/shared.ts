@@ -102,6 +102,14 @@ export async function consume(env: ProveEnv, guard: Guard): Promise<Consumption>
       const { group, stream } = env
       return consumeStream(new Redis(env.brokerUrl), guard, { stream, group, claimIdleMs: 2_000 })
     }
+    case 'nats': {
+      const [{ connect }, { consumeNats }] = await Promise.all([
+        import('@nats-io/transport-node'),
+        import('@onceward/nats'),
+      ])
+      const { brokerUrl, consumer, stream } = env
+      return consumeNats(await connect({ servers: brokerUrl }), guard, { stream, consumer })
+    }
     default:
       return env satisfies never
   }

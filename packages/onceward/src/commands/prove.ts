@@ -47,7 +47,7 @@ export function proveCommand(end: End): Command {
     .option('--servers <which>', '`embedded`, or `env`: DATABASE_URL and your broker', 'embedded')
     .option(
       '--broker <name>',
-      'sqs, kafka, amqp or redis-streams; with `--servers env` also its address (default: sqs)',
+      'sqs, kafka, amqp, redis-streams or nats; with `--servers env` also its address (default: sqs)',
     )
     .option('--redis <url>', 'with `--servers env`: a Redis for leases (default: REDIS_URL)')
     .option('--allow-used-database', 'with `--servers env`: also where others have events')

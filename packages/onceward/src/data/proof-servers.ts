@@ -2,7 +2,7 @@ import type { BrokerAddress, GivenServers, ProveBroker } from '@onceward/testing
 import { usage } from '../failure.ts'
 import { parseBroker } from './broker-address.ts'
 
-const BROKERS: readonly ProveBroker[] = ['sqs', 'kafka', 'amqp', 'redis-streams']
+const BROKERS: readonly ProveBroker[] = ['sqs', 'kafka', 'amqp', 'redis-streams', 'nats']
 
 /** What `--broker` names: a broker, or its address. */
 export function proveBroker(given: string | undefined): ProveBroker {
@@ -43,6 +43,8 @@ function addressOf(broker: ProveBroker, given = '', redisUrl: string | undefined
       return { broker, url: address ?? variable(broker, 'RABBITMQ_URL', 'AMQP_URL') }
     case 'redis-streams':
       return { broker, url: address ?? redisUrl ?? variable(broker, 'REDIS_URL') }
+    case 'nats':
+      return { broker, url: address ?? variable(broker, 'NATS_URL') }
     default:
       return broker satisfies never
   }

@@ -64,6 +64,12 @@ export class Crew implements AsyncDisposable {
     }
   }
 
+  /** What a worker has written last, indented. */
+  get lastLines(): string {
+    const [member] = this.#members
+    return member?.process.lastLines ?? ''
+  }
+
   /** Messages in hand in all workers; a worker that is frozen or starts tells nothing. */
   async inFlight(): Promise<number> {
     const asked = [...this.#members].map(async (member) => {

@@ -24,6 +24,8 @@ export interface ProveOptions {
   readonly workers?: number | undefined
   /** How long nothing may happen until an event without effect is lost, milliseconds. Default: 10 000. */
   readonly patienceMs?: number | undefined
+  /** How long messages may wait while nothing of them is done, until they are given up, milliseconds. Default: 120 000. */
+  readonly stuckMs?: number | undefined
   /** The longest freeze, if nobody takes the event over, milliseconds. Default: 75 000. */
   readonly freezeMs?: number | undefined
   /** How long a call of the user's file may take, `start` included, milliseconds. Default: 60 000. */

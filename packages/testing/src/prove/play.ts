@@ -23,6 +23,8 @@ export type PlayOptions = ProveOptions & Stage
 /** Sends the messages, strikes workers as planned, and waits until nothing is left to do. */
 export class Play {
   readonly struck: Struck[] = []
+  /** What a worker had written last when messages were left. */
+  stuckLines = ''
   readonly #options: PlayOptions
   readonly #quiet: Quiet
   readonly #misses = new Map<Point, number>()
@@ -66,6 +68,7 @@ export class Play {
     await this.#frozen
     onProgress?.('waiting until everything is done')
     await this.#quiet.whenDone()
+    if (this.left > 0) this.stuckLines = crew.lastLines
     await crew.drain()
     this.#check()
   }

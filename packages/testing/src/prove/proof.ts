@@ -1,7 +1,7 @@
 import type { Consumption } from '@onceward/core'
 
 /** The brokers that a proof can run on. */
-export const PROVE_BROKERS = ['sqs', 'kafka', 'amqp', 'redis-streams'] as const
+export const PROVE_BROKERS = ['sqs', 'kafka', 'amqp', 'redis-streams', 'nats'] as const
 
 /** One of {@link PROVE_BROKERS}. */
 export type ProveBroker = (typeof PROVE_BROKERS)[number]
@@ -27,6 +27,11 @@ export interface ProvePlaces {
     readonly group: string
     readonly deadLetterStream: string
   }
+  readonly nats: {
+    readonly stream: string
+    readonly consumer: string
+    readonly deadLetterSubject: string
+  }
 }
 
 /** What every place has. */
@@ -35,7 +40,7 @@ export interface ProveCommon {
   readonly databaseUrl: string
   /** A Redis for leases or effects; undefined where none was found or given. */
   readonly redisUrl?: string | undefined
-  /** Address of the broker: the endpoint of SQS if it is no AWS, `host:9092`, `amqp://…` or `redis://…`. */
+  /** Address of the broker: the endpoint of SQS if it is no AWS, `host:9092`, `amqp://…`, `redis://…` or `nats://…`. */
   readonly brokerUrl: string
   /** A short lease, milliseconds. A consumer that sets `leaseMs: env.leaseMs` is proved sooner. */
   readonly leaseMs: number
@@ -43,7 +48,7 @@ export interface ProveCommon {
 
 /**
  * What `prove` gives the functions of its file. The environment variables that samples read (`DATABASE_URL`, `QUEUE_URL`,
- * `KAFKA_BROKERS`, `RABBITMQ_URL`, `REDIS_URL`, …) say the same.
+ * `KAFKA_BROKERS`, `RABBITMQ_URL`, `REDIS_URL`, `NATS_URL`, …) say the same.
  *
  * @example
  * ```ts

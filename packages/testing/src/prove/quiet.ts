@@ -3,7 +3,6 @@ import type { ProveOptions } from './options.ts'
 import type { Stage } from './stage.ts'
 
 const PATIENCE_MS = 10_000
-/** A queue that has messages, and of which nothing is done for so long, is given up. */
 const STUCK_MS = 120_000
 const LOOK_MS = 150
 /** A look may fall between the end of a message and the receipt of the next one. */
@@ -11,7 +10,7 @@ const CALM_LOOKS = 3
 /** Freezes are looked at less often, because each look is a query of the user. */
 const COUNT_MS = 500
 
-export type QuietOptions = Pick<ProveOptions, 'patienceMs' | 'signal'> &
+export type QuietOptions = Pick<ProveOptions, 'patienceMs' | 'signal' | 'stuckMs'> &
   Pick<Stage, 'author' | 'crew' | 'database' | 'identities' | 'place' | 'plan' | 'messages'>
 
 /** Whether something is still to be done. */
@@ -39,7 +38,7 @@ export class Quiet {
    * has no effect then is lost.
    */
   async whenDone(): Promise<void> {
-    const { patienceMs = PATIENCE_MS } = this.#options
+    const { patienceMs = PATIENCE_MS, stuckMs = STUCK_MS } = this.#options
     let before = ''
     let calm = 0
     let changedAt = performance.now()
@@ -52,7 +51,7 @@ export class Quiet {
       before = now
       calm = toDo === 0 && events === this.#options.messages.length ? calm + 1 : 0
       const silentMs = performance.now() - changedAt
-      if (calm >= CALM_LOOKS || silentMs > (toDo === 0 ? patienceMs : STUCK_MS)) {
+      if (calm >= CALM_LOOKS || silentMs > (toDo === 0 ? patienceMs : stuckMs)) {
         this.left = toDo
         return
       }

@@ -20,7 +20,7 @@ export interface ProveResult {
   readonly doubled: number
   /** Messages that were dead-lettered. */
   readonly deadLetters: number
-  /** Messages that were not done when nothing had happened for two minutes. */
+  /** Messages that were not done when nothing had happened for a long time. */
   readonly left: number
   readonly durationMs: number
   readonly rows: readonly ProveRow[]
@@ -93,7 +93,7 @@ function remarksOf(
   if (deadLetters > 0) remarks.push(`${deadLetters} messages were dead-lettered.`)
   if (play.left > 0) {
     remarks.push(
-      `${play.left} messages were not done after two minutes in which nothing happened. Run it with fewer events, or look at the log of the consumer.`,
+      `${play.left} messages were not done after a long time in which nothing happened. Run it with fewer events, or look at what a worker wrote last:\n${play.stuckLines}`,
     )
   }
   return remarks

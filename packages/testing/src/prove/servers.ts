@@ -1,4 +1,5 @@
 import { kafka } from '../servers/kafka/kafka.ts'
+import { nats } from '../servers/nats/nats.ts'
 import { postgres } from '../servers/postgres/postgres.ts'
 import { rabbitmq } from '../servers/rabbitmq/rabbitmq.ts'
 import { redis } from '../servers/redis/redis.ts'
@@ -23,7 +24,7 @@ export interface GivenServers {
 }
 
 /**
- * New servers for one proof: PostgreSQL, SQS and Redis as native processes; Kafka and RabbitMQ from the variables of
+ * New servers for one proof: PostgreSQL, SQS and Redis as native processes; Kafka, RabbitMQ and NATS from the variables of
  * `@onceward/testing`, in Docker, or as native processes.
  *
  * @throws {@link ProofError} that says what to install.
@@ -76,6 +77,8 @@ async function startBroker(
       return { broker, url: use(await rabbitmq()).connection.url }
     case 'redis-streams':
       return { broker, url: redisUrl }
+    case 'nats':
+      return { broker, url: use(await nats()).connection.url }
     default:
       return broker satisfies never
   }

@@ -99,6 +99,7 @@ function urlOf(address: BrokerAddress): string {
       return address.config.brokers.join(',')
     case 'amqp':
     case 'redis-streams':
+    case 'nats':
       return address.url
     default:
       return address satisfies never

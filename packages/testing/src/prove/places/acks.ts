@@ -12,6 +12,7 @@ const ACKS: Readonly<Record<ProveBroker, WordMatcher>> = {
   'redis-streams': (chunk) =>
     chunk.includes('XACK') ||
     (/evalsha/i.test(chunk.toString('latin1')) && ENTRY_ID.test(chunk.toString('latin1'))),
+  nats: (chunk) => chunk.includes('+ACK'),
 }
 
 /** How a client of this broker acknowledges. */

@@ -9,6 +9,7 @@ export type BrokerAddress =
   | { readonly broker: 'kafka'; readonly config: KafkaConfig }
   | { readonly broker: 'amqp'; readonly url: string }
   | { readonly broker: 'redis-streams'; readonly url: string }
+  | { readonly broker: 'nats'; readonly url: string }
 
 /** What `new SQSClient(…)` takes; what is left out comes from the environment. */
 export interface SqsConfig {
@@ -34,6 +35,7 @@ const CLIENTS: Readonly<Record<ProveBroker, string>> = {
   kafka: 'kafkajs',
   amqp: 'amqplib',
   'redis-streams': 'ioredis',
+  nats: '@nats-io/transport-node',
 }
 
 /**
@@ -67,6 +69,8 @@ async function opened(address: BrokerAddress, name: string): Promise<Place<Prove
       return (await import('./amqp.ts')).amqpPlace(address.url, name)
     case 'redis-streams':
       return (await import('./redis-streams.ts')).streamsPlace(address.url, name)
+    case 'nats':
+      return (await import('./nats.ts')).natsPlace(address.url, name)
     default:
       return address satisfies never
   }
