@@ -1,5 +1,5 @@
 import { readdirSync, readFileSync } from 'node:fs'
-import { mkdir, readFile, stat, writeFile } from 'node:fs/promises'
+import { copyFile, mkdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { diceOf } from '../support/dice.ts'
@@ -129,5 +129,22 @@ describe('what a person copies, installs and runs', { tags: ['nightly'] }, () =>
     await run('npm', ['run', 'check'], { cwd: folder })
     await using servers = await startServers(example)
     expect(await run('npm', ['test'], { cwd: folder, env: servers.env })).toMatch(/pass/)
+  })
+
+  // Red when the packed command line does not find its workers, or a type of the sample has no package.
+  test('prove, with the consumer of docs/prove.md', async () => {
+    const folder = tarballs.folder('proved')
+    await mkdir(folder)
+    await writeFile(join(folder, 'package.json'), '{ "private": true, "type": "module" }')
+    await copyFile(join(root, 'docs/samples/prove.ts'), join(folder, 'consumer.ts'))
+    const ours = ['', '-core', '-postgres', '-redis', '-sqs', '-testing']
+    const files = ours.map((each) => tarballs.file(`onceward${each}`))
+    const theirs = ['pg', 'zod', '@aws-sdk/client-sqs']
+    await run('npm', ['install', '--no-audit', '--no-fund', ...files, ...theirs], { cwd: folder })
+    const plan = ['--servers', 'embedded', '--events', '30', '--kills', '6', '--seed', '7']
+    const command = ['onceward', 'prove', './consumer.ts', ...plan]
+    const output = await run('npx', ['--no', ...command], { cwd: folder })
+    expect(output).toContain('Exact: each of the 30 events has its effect once.')
+    expect(output).toMatch(/^killed with COMMIT answered +1 /m)
   })
 })

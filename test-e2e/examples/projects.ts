@@ -37,6 +37,8 @@ export interface Packed {
 export interface Tarballs extends AsyncDisposable {
   readonly directory: string
   readonly packed: readonly Packed[]
+  /** The tarball of a package, such as `onceward-core`. */
+  file(name: string): string
   /** A folder beside the tarballs, which is removed with them. */
   folder(name: string): string
   /** The program of the packed `create-onceward`. */
@@ -51,22 +53,22 @@ export async function packAll(): Promise<Tarballs> {
   const answer: unknown = JSON.parse(
     await run('npm', [...args, '--loglevel=silent', `--pack-destination=${directory}`]),
   )
+  const files = await readdir(directory)
+  const file = (name: string): string => {
+    const found = files.find((each) => new RegExp(`^${name}-\\d.*\\.tgz$`).test(each))
+    if (found === undefined) throw new Error(`${name} is not in ${directory}`)
+    return join(directory, found)
+  }
   const unpacked = join(base, 'create')
-  await unpack(join(directory, await packedFile(directory, 'create-onceward')), unpacked)
+  await unpack(file('create-onceward'), unpacked)
   return {
     directory,
     packed: (Array.isArray(answer) ? answer : Object.values(answer as object)) as Packed[],
+    file,
     folder: (name) => join(base, name),
     create: join(unpacked, 'bin/create-onceward.js'),
     [Symbol.asyncDispose]: () => rm(base, { recursive: true, force: true }),
   }
-}
-
-async function packedFile(directory: string, name: string): Promise<string> {
-  const files = await readdir(directory)
-  const found = files.find((file) => new RegExp(`^${name}-\\d.*\\.tgz$`).test(file))
-  if (found === undefined) throw new Error(`${name} is not in ${directory}`)
-  return found
 }
 
 async function unpack(file: string, to: string): Promise<void> {
