@@ -88,6 +88,12 @@ const ERRORS: Readonly<Record<ErrorCode, ErrorDoc>> = {
     when: 'A route answered with something that cannot be stored and sent again: a stream, more than 64 KiB, no answer at all.',
     remedy: 'Nothing was committed. Answer with `{ status, headers, body }`, and smaller.',
   },
+  ONCEWARD_SEAL: {
+    name: 'SealError',
+    when: 'A function of the option `seal` failed or gave no answer within 10 seconds, or a sealed value was met without it.',
+    remedy:
+      'Nothing is stored in plain and nothing is lost. What could not be sealed is tried again; what cannot be opened stays as it is until it gets [its key](sealing.md).',
+  },
   ONCEWARD_OUTBOX: {
     name: 'OutboxError',
     when: '`outbox.send` got a message that cannot be sent as it is, or was called after its run, or `sendWith` got a handle without a transaction.',

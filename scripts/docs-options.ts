@@ -200,6 +200,11 @@ const RELAY: Docs<Exclude<keyof RelayOptions, 'runtime'>> = {
   },
   signal: { type: 'AbortSignal', meaning: 'Aborted means drain.' },
   schema: { type: 'string, 1–63 bytes', default: DEFAULT_SCHEMA, meaning: 'Schema of the tables.' },
+  seal: {
+    type: '{ seal, open }',
+    meaning:
+      'Of the guards whose messages are [sealed](sealing.md). A message that cannot be opened waits, with those behind it.',
+  },
   attempts: number(
     'attempts',
     'Calls in which a destination refuses a message, before it is a dead letter. With `giveUpAfterMs` there is no limit by default.',

@@ -38,6 +38,7 @@ export const SECTIONS: readonly Section[] = [
     pages: [
       ['migrations', 'Deploy migrations'],
       ['operations', 'Operations'],
+      ['sealing', 'Sealed at rest'],
       ['cli', 'Command line and console'],
       ['telemetry', 'Telemetry'],
       ['local', 'Everything locally'],

@@ -52,6 +52,7 @@ export type {
 export type { Logger } from './model/logger.ts'
 export type { Confirmation, Destination, OutgoingMessage } from './model/destination.ts'
 export type { Outbox, OutboxMessage } from './model/outbox.ts'
+export type { Seal, SealContext, SealedField } from './model/seal.ts'
 
 // Identity.
 export {
@@ -100,6 +101,7 @@ export {
   ConsumerPausedError,
   ConfigurationError,
   OutboxError,
+  SealError,
   OncewardError,
   type ErrorCode,
 } from './model/errors.ts'

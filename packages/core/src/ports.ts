@@ -94,6 +94,16 @@ export {
 } from './support/outbox-message.ts'
 export { sentId } from './handler/outbox.ts'
 export { deadLetterHeaders, isDeadLetterHeader } from './settlement/dead-letter-headers.ts'
+// What opens and seals stored values, for those who read and write tables.
+export {
+  openDelivery,
+  openMessage,
+  openResult,
+  Sealer,
+  sealDelivery,
+  sealMessage,
+} from './seal/sealer.ts'
+export { isSealedResult } from './support/sealed-result.ts'
 // The text of a result, which may hold a bigint.
 export { fromJsonText, toJsonText } from './support/json-text.ts'
 export type { Runtime } from './model/runtime.ts'

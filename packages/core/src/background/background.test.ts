@@ -67,7 +67,7 @@ function start(random: number, answers: Partial<Record<Task, () => Promise<unkno
 const finished: SweepStep = { finished: true, deleted: 0 }
 const unfinished: SweepStep = { finished: false, deleted: 0 }
 const letters = (count: number): readonly DueEvent[] =>
-  Array.from({ length: count }, () => ({ what: 'publish' }) as DueEvent)
+  Array.from({ length: count }, () => ({ what: 'publish', delivery: {} }) as DueEvent)
 
 test.each([
   { random: 0, firstMs: 0, pollMs: 3_750, restMs: 5 * MINUTE_MS },

@@ -14,6 +14,7 @@ import {
 import { processReceived } from '../run/process.ts'
 import { CallSettlements, type GuardParts, startProcessing } from '../run/processing.ts'
 import type { OpenInbox } from '../run/stores.ts'
+import { openedDue } from '../seal/opened-due.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import { withRaw } from '../support/adapter-registry.ts'
 import { parkItems } from './park-items.ts'
@@ -34,9 +35,12 @@ export interface Found {
 }
 
 /** Looks for parked events that are due, and publishes dead letters. */
-export async function takeDue({ publisher, stores }: Background, limit: number): Promise<Found> {
+export async function takeDue(
+  { options, publisher, stores }: Background,
+  limit: number,
+): Promise<Found> {
   const { session } = stores.engine
-  const due = await session.due(limit)
+  const due = await openedDue(session, options, limit)
   for (const event of due) {
     // Not awaited: a dead-letter place that does not answer must not hold up the events that are due.
     if (event.what === 'publish') void publisher.publishDue(event, session)

@@ -17,6 +17,9 @@ import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { decodeAgain } from '../receive/decode-again.ts'
 import { Known } from '../run/known.ts'
 import type { OpenedLeases, OpenStores } from '../run/stores.ts'
+import { sealedInbox } from '../seal/sealed-inbox.ts'
+import { sealedLeases } from '../seal/sealed-leases.ts'
+import { Sealer } from '../seal/sealer.ts'
 import { LocalMessageCounts } from '../support/message-counts.ts'
 import { DoneMemory } from '../transaction/done-memory.ts'
 import type { Engine, HandlerCall, Passenger } from '../transaction/engine.ts'
@@ -144,14 +147,17 @@ async function openLeases(
   options: ResolvedOptions,
   inbox: Pick<LeaseRegistration, 'identity' | 'isDone'> = {},
 ): Promise<OpenedLeases | undefined> {
-  const { consumer, dedupWindowMs, leaseMs, leases, logger, onStoreDown, runtime } = options
+  const { consumer, dedupWindowMs, leaseMs, leases, logger, onStoreDown, runtime, seal } = options
   if (leases === undefined) return undefined
   const registration = { consumer, dedupWindowMs, leaseMs, ...inbox, logger, runtime }
   const open = async (): Promise<LeaseSession> => (await leases.open?.(registration)) ?? leases
   const session = onStoreDown === 'unguarded' ? await openNowOrLater(open, runtime) : await open()
   // Beside an inbox an unused claim costs time only, and `unguarded` runs the event anyway.
   const releasesUnanswered = inbox.identity === undefined && onStoreDown !== 'unguarded'
-  const store = sharedLeaseStore(session, { logger, runtime, releasesUnanswered })
+  const store = sharedLeaseStore(
+    seal === undefined ? session : sealedLeases(session, new Sealer(seal, options)),
+    { logger, runtime, releasesUnanswered },
+  )
   const byNeed = claimsByNeed(options, store)
   const { outage } = store
   const close = async (): Promise<void> => {
@@ -160,11 +166,11 @@ async function openLeases(
   return { options, store, outage, close, byNeed, renewer: createLeaseRenewer(options, store) }
 }
 
-function openInbox(
+async function openInbox(
   inbox: Inbox<unknown>,
   options: ResolvedOptions,
 ): Promise<InboxSession<unknown>> {
-  return inbox.open({
+  const session = await inbox.open({
     consumer: options.consumer,
     dedupWindowMs: options.dedupWindowMs,
     fingerprintRule: options.fingerprintRule,
@@ -174,4 +180,6 @@ function openInbox(
     logger: options.logger,
     runtime: options.runtime,
   })
+  const { seal } = options
+  return seal === undefined ? session : sealedInbox(session, new Sealer(seal, options))
 }

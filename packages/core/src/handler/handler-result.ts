@@ -3,12 +3,14 @@ import { describeError, FatalError, RetryableError, unrunError } from '../model/
 import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import { toJsonText } from '../support/json-text.ts'
+import { isSealedResult, SEALED_RESULT } from '../support/sealed-result.ts'
 
 /** Maximum size of a result, bytes of JSON. Larger results belong in a table of your own. */
 export const RESULT_LIMIT_BYTES: number = 64 * 1024
 /** Maximum depth of a result: far below where the stack of JavaScript or PostgreSQL ends, which no code can rely on. */
 const RESULT_LIMIT_LEVELS = 1_000
 const NOT_COMMITTED = 'its effects were not committed'
+const RESERVED = `has only the field "${SEALED_RESULT}", by which onceward knows sealed results`
 
 /** A handler's return value that is stored. */
 export interface StorableResult {
@@ -80,6 +82,7 @@ function afterEffect<Value>(check: () => Value): Value {
 /** @throws {@link RetryableError} */
 function toResultText(value: unknown): string {
   assertJson(value, '$', new Set())
+  if (isSealedResult(value as Json)) throw new RetryableError(refusalText(RESERVED))
   const text = toJsonText(value)
   const bytes = Buffer.byteLength(text)
   if (bytes > RESULT_LIMIT_BYTES) {

@@ -1,4 +1,9 @@
-import { ConfigurationError, describeError, StoreUnavailableError } from '../model/errors.ts'
+import {
+  ConfigurationError,
+  describeError,
+  SealError,
+  StoreUnavailableError,
+} from '../model/errors.ts'
 import type { InFlightEvent } from '../model/in-flight-event.ts'
 import type { ResolvedOptions } from '../options/resolved-options.ts'
 import type { Outcome } from '../settlement/outcome.ts'
@@ -62,9 +67,10 @@ export function outcomeOfHandler(
  * an event that breaks its connection in every run would stop the consumer.
  *
  * @throws {@link ConfigurationError} if the tables or rights of the store do not fit: another connection does not change that.
+ * @throws {@link SealError} if nothing can be sealed: the consumer pauses, as if the store were down.
  */
 export function storeLoss({ logger }: ResolvedOptions, error: unknown): StoreUnavailableError {
-  if (error instanceof ConfigurationError) throw error
+  if (error instanceof ConfigurationError || error instanceof SealError) throw error
   const err = describeError(error)
   logger.warn(
     { err },

@@ -55,7 +55,7 @@ export interface SentMessage {
   readonly id: string
   readonly to: string
   readonly key?: string | undefined
-  /** Bytes as they were given, or what the JSON of the message says. */
+  /** Bytes as they were given or sealed, or what the JSON of the message says. */
   readonly payload: unknown
   readonly headers: Readonly<Record<string, string>>
   readonly type: string
@@ -104,10 +104,11 @@ function toSent({
   event: _event,
   isJson,
   payload,
+  sealed,
   source: _,
   ...message
 }: CollectedMessage): SentMessage {
-  const text = isJson ? Buffer.from(payload).toString() : undefined
+  const text = isJson && sealed !== true ? Buffer.from(payload).toString() : undefined
   return { ...message, payload: text === undefined ? payload : fromJsonText(text) }
 }
 
@@ -115,6 +116,7 @@ function toSent({
 export class MemorySession<Tx> implements InboxSession<Tx> {
   readonly concurrency: number
   readonly sendsMessages = true
+  readonly keepsSealed = 'troubled'
   readonly secret: Uint8Array
   readonly messageCounts: MessageCounts
   readonly offsets: OffsetStore
@@ -218,8 +220,10 @@ export class MemorySession<Tx> implements InboxSession<Tx> {
     return this.#store.endPublishing(ref, token, as)
   }
 
-  async due(limit: number): Promise<readonly DueEvent[]> {
-    const events = [...this.#tables.rows].flatMap(([id, row]) => this.#dueEvent(id, row) ?? [])
+  async due(limit: number, except: readonly EventId[] = []): Promise<readonly DueEvent[]> {
+    const events = [...this.#tables.rows].flatMap(([id, row]) =>
+      except.includes(id) ? [] : (this.#dueEvent(id, row) ?? []),
+    )
     const refused = [...this.#store.refused.values()]
       .filter(({ parked, letter }) => parked && letter.consumer === this.#registration.consumer)
       .map(({ letter }): DueEvent => {

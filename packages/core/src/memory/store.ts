@@ -89,12 +89,13 @@ export class MemoryStore {
   }
 
   refuse(consumer: string, refusal: Refusal): DeadLetterRef {
-    const id = messageHash(consumer, refusal.delivery)
+    const { original = refusal.delivery, ...refused } = refusal
+    const id = messageHash(consumer, original)
     const ref: DeadLetterRef = { kind: 'refused', id }
     const before = this.refused.get(id)
     const lastFailedAt = this.tables.now()
     const letter: DeadLetter = {
-      ...refusal,
+      ...refused,
       ref,
       consumer,
       error: toErrorText(refusal.error),

@@ -94,6 +94,11 @@ export interface Delivery {
    * stores. An adapter never sets it, because no producer may.
    */
   readonly item?: DeliveryItem | undefined
+  /**
+   * Says that body, headers and envelope are sealed, as the option `seal` of the guard stores them. Set by onceward and kept
+   * by the stores; no user's function sees such a delivery. An adapter never sets it, because no producer may.
+   */
+  readonly sealed?: true | undefined
 }
 
 /** Which item of a delivery that was split. */

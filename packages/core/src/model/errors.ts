@@ -18,6 +18,7 @@ export const ERROR_CODES = [
   'ONCEWARD_ENVELOPE',
   'ONCEWARD_ANSWER',
   'ONCEWARD_OUTBOX',
+  'ONCEWARD_SEAL',
 ] as const
 
 export type ErrorCode = (typeof ERROR_CODES)[number]
@@ -150,11 +151,15 @@ export class ConfigurationError extends OncewardError {
 }
 
 /**
- * Whether an error of a store concerns every event: the store is down, or its tables or rights do not fit. Only then a
- * consumer pauses.
+ * Whether an error of a store concerns every event: the store is down, its tables or rights do not fit, or nothing can be
+ * sealed. Only then a consumer pauses.
  */
 export function concernsStore(error: unknown): boolean {
-  return error instanceof StoreUnavailableError || error instanceof ConfigurationError
+  return (
+    error instanceof StoreUnavailableError ||
+    error instanceof ConfigurationError ||
+    error instanceof SealError
+  )
 }
 
 /** The envelope of a stored delivery is damaged, or was written by a later version of onceward. */
@@ -167,6 +172,15 @@ export class EnvelopeError extends OncewardError {
 export class OutboxError extends OncewardError {
   static override readonly name: string = 'OutboxError'
   readonly code = 'ONCEWARD_OUTBOX'
+}
+
+/**
+ * The option `seal` could not seal a value that is to be stored, or could not open a stored one. Nothing is stored in
+ * plain, and nothing is lost: what cannot be sealed is tried again, and what cannot be opened stays as it is.
+ */
+export class SealError extends OncewardError {
+  static override readonly name: string = 'SealError'
+  readonly code = 'ONCEWARD_SEAL'
 }
 
 /** The class of each code. Classes of other packages and of users are not here: only their own instances are theirs. */
@@ -186,6 +200,7 @@ const CLASSES: ReadonlyMap<unknown, unknown> = new Map<ErrorCode, unknown>([
   ['ONCEWARD_CONFIGURATION', ConfigurationError],
   ['ONCEWARD_ENVELOPE', EnvelopeError],
   ['ONCEWARD_OUTBOX', OutboxError],
+  ['ONCEWARD_SEAL', SealError],
 ])
 
 /** For `instanceof`: an error of another copy of this package is an instance of the class that has its code. */

@@ -282,6 +282,8 @@ export interface Refusal {
   readonly reason: DeadLetterReason
   readonly error: unknown
   readonly key?: string | undefined
+  /** The message as it came, if `delivery` is sealed: the record is known by its hash. Left out: `delivery` is it. */
+  readonly original?: Delivery | undefined
 }
 
 /** The answer to an event that is to be parked. Only `parked` has changed anything. */
@@ -318,6 +320,12 @@ export interface PauseStore {
 export interface InboxSession<Tx> {
   /** The number of transactions that the pool can carry, at most the requested number. */
   readonly concurrency: number
+  /**
+   * It stores {@link Delivery.sealed} with a delivery and gives it back, and results as the texts that they are. `troubled`:
+   * deliveries are stored from the first failure on, with `suspect`, `count` and `fail` too. `ended`: only with `count`,
+   * `park`, `bury`, `noteLate` and `refuse`. Left out: a guard with `seal` does not start.
+   */
+  readonly keepsSealed?: 'ended' | 'troubled' | undefined
   /** Its commits store the messages that handlers send. Left out: handlers cannot send. */
   readonly sendsMessages?: boolean | undefined
   /** Keeps the offsets of partitions. Left out: an event has a key. */
@@ -388,8 +396,12 @@ export interface InboxSession<Tx> {
    * its time.
    */
   endPublishing(ref: DeadLetterRef, token: OwnerToken, as: PublishingEnd): Promise<VerdictAnswer>
-  /** Parked events that are due, and parked dead letters to publish. Skips rows that other transactions hold. */
-  due(limit: number): Promise<readonly DueEvent[]>
+  /**
+   * Parked events that are due, and parked dead letters to publish. Skips rows that other transactions hold.
+   *
+   * @param except - Events to leave out: they cannot be opened, and must not keep the others from their turn.
+   */
+  due(limit: number, except?: readonly EventId[]): Promise<readonly DueEvent[]>
   /**
    * Optional: without it, a message that ends the process while it is read does so whenever it is delivered, and reads that
    * fail are counted in each process.

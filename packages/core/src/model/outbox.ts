@@ -52,4 +52,6 @@ export interface CollectedMessage {
   readonly isJson: boolean
   readonly payload: Uint8Array
   readonly delayMs: number
+  /** Payload and headers are sealed, and are stored like that. */
+  readonly sealed?: true | undefined
 }

@@ -7,6 +7,7 @@ import type { ApproximateDedup, LeaseStore } from '../model/lease-store.ts'
 import type { Logger } from '../model/logger.ts'
 import type { Outbox } from '../model/outbox.ts'
 import type { Runtime } from '../model/runtime.ts'
+import type { Seal } from '../model/seal.ts'
 import type { DeferCause, Settlement } from '../model/settlement.ts'
 
 export interface HandlerContext<Tx> {
@@ -292,6 +293,11 @@ export interface CommonOptions<Payload, Decoded> {
         info: AfterCommitInfo,
       ) => void | Promise<void>)
     | undefined
+  /**
+   * Encrypts what is stored of messages: dead letters and refused messages, parked events, results and messages of the
+   * outbox. Default: they are stored as they are. Handlers, `afterCommit` and the broker's dead-letter place get plain values.
+   */
+  readonly seal?: Seal | undefined
   /** The hook for metrics: called once per delivery, when its settlement is known. If it throws, the error is logged. */
   readonly observe?: Observer | undefined
   /**

@@ -39,6 +39,7 @@ export interface ResolvedOptions
       | 'afterCommit'
       | 'groupConcurrency'
       | 'observe'
+      | 'seal'
     > {
   readonly inbox: Inbox<unknown> | undefined
   readonly leases: LeaseStore | undefined

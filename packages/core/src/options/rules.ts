@@ -55,6 +55,13 @@ export const groups: Rule = {
   remedy: 'Write `groupConcurrency: { by: ({ payload }) => payload.tenant, max: 2 }`.',
 }
 
+/** The option `seal`. */
+export const hooks: Rule = {
+  expected: '`{ seal, open }`, two functions',
+  accepts: (value) => hasMethod(value, 'seal') && hasMethod(value, 'open'),
+  remedy: 'Each gets bytes and `{ consumer, field }` and answers bytes: docs/sealing.md has one.',
+}
+
 /** A store of the guard, which users confuse with its client and its URL. */
 export const store = (expected: string, ...methods: readonly string[]): Rule => ({
   ...objectWith(expected, ...methods),

@@ -6,6 +6,7 @@ import {
   consumerName,
   either,
   groups,
+  hooks,
   integer,
   milliseconds,
   objectWith,
@@ -270,6 +271,12 @@ export const OPTIONS: OptionTable = {
     rule: aFunction,
     meaning:
       'Called after the commit and before the message is acknowledged, at least once, also for each duplicate. If it throws, the delivery is deferred and the event does not run again.',
+  },
+  seal: {
+    type: '{ seal, open }',
+    rule: hooks,
+    meaning:
+      'Encrypts what is stored of messages: dead letters, refused and parked messages, results, messages of the outbox. Whoever operates on dead letters and whoever runs the relay needs it too. [Sealed at rest](sealing.md).',
   },
   onTakeover: {
     type: "'retry' | 'dead-letter' | (event, context) => Takeover",

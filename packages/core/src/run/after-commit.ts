@@ -57,9 +57,9 @@ async function call(
     const answer = await answerWithin(runtime, Promise.race([calling, drained]), limitMs)
     if (answer !== LATE) return outcome
     const message = `\`afterCommit\` gave no answer within ${Math.round(limitMs)} ms. Make it faster, or raise \`deadlineMs\`.`
-    return failed(processing, { member, outcome }, new DeadlineExceededError(message))
+    return notTold(processing, { member, outcome }, new DeadlineExceededError(message))
   } catch (thrown) {
-    return failed(processing, { member, outcome }, toReadableError(thrown))
+    return notTold(processing, { member, outcome }, toReadableError(thrown))
   } finally {
     unsubscribe()
     stopGrace?.()
@@ -85,8 +85,11 @@ interface Called {
   readonly outcome: Committed
 }
 
-/** The redelivery of a message without a claim would run the handler again, and no broker brings a parked event again. */
-function failed(
+/**
+ * The outcome of a committed event whose result has not been told. The redelivery of a message without a claim would run the
+ * handler again, and no broker brings a parked event again.
+ */
+export function notTold(
   { options, signals }: Processing,
   { member, outcome }: Called,
   error: unknown,

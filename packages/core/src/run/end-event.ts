@@ -5,8 +5,10 @@ import type { InFlightEvent } from '../model/in-flight-event.ts'
 import { factsOf } from '../settlement/observe.ts'
 import { copyOutcome, type Outcome } from '../settlement/outcome.ts'
 import { storeFailure } from '../settlement/store-down.ts'
+import { isSealedResult } from '../support/sealed-result.ts'
 import { conflictOutcome } from '../transaction/stored-state.ts'
 import { callAfterCommit } from './after-commit.ts'
+import { openedResult } from './open-result.ts'
 import type { Processing } from './processing.ts'
 import type { Routed } from './route.ts'
 
@@ -71,10 +73,18 @@ interface Ending {
 }
 
 function settle(processing: Processing, event: Routed, ending: Ending): MaybeAsync<void> {
-  const last = callAfterCommit(processing, event.member, ending.outcome)
+  const { outcome: given } = ending
+  if (given.kind === 'duplicate' || given.kind === 'processed') {
+    // Nothing is called for an event without a result.
+    if (given.result !== undefined && isSealedResult(given.result)) {
+      const opening = openedResult(processing, event.member, given)
+      return opening.then((outcome) => settle(processing, event, { ...ending, outcome }))
+    }
+  }
+  const last = callAfterCommit(processing, event.member, given)
   return last instanceof Promise
     ? last.then((outcome) => observe(processing, event, { ...ending, outcome }))
-    : observe(processing, event, last === ending.outcome ? ending : { ...ending, outcome: last })
+    : observe(processing, event, last === given ? ending : { ...ending, outcome: last })
 }
 
 /** 5. Observe: settlement, hook and log line, as soon as the outcome of this event is known. */

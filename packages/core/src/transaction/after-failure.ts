@@ -1,5 +1,5 @@
 import { outcomeWithoutVerdict, storeLoss } from '../handler/run-outcome.ts'
-import { describeError, StoreUnavailableError } from '../model/errors.ts'
+import { describeError, SealError, StoreUnavailableError } from '../model/errors.ts'
 import type { Release } from '../model/runtime.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import { type Batch, deferAll, endAll, endEvent } from './batch-state.ts'
@@ -267,6 +267,8 @@ async function claimAgain(
 
 async function storeFailed(batch: Batch, end: Failed, error: unknown): Promise<void> {
   const { engine } = batch
-  await releaseRuns(engine, end.claimed, 'no-verdict')
+  // Nothing was committed for want of a key, and no event dies of that.
+  const as = error instanceof SealError ? 'given-back' : 'no-verdict'
+  await releaseRuns(engine, end.claimed, as)
   deferAll(batch, end.claimed, storeLoss(engine.options, error))
 }

@@ -8,6 +8,7 @@ import { createApi } from '../console/api.ts'
 import { createConsole } from '../console/server.ts'
 import { parseBroker } from '../data/broker-address.ts'
 import { withSender } from '../data/queue-sender.ts'
+import { loadSeal, SEAL_OPTION } from '../data/seal.ts'
 import { demandTables } from '../data/tables.ts'
 import { EXIT, type ExitCode } from '../exit-codes.ts'
 import { Failure, usage } from '../failure.ts'
@@ -31,6 +32,7 @@ interface ConsoleFlags {
   readonly broker?: readonly string[]
   readonly redis?: string
   readonly redisNamespace?: string
+  readonly seal?: string
 }
 
 const SHORTEST_TOKEN = 16
@@ -75,6 +77,7 @@ export function consoleCommand(end: End): Command {
     )
     .option('--redis <url>', 'also ask this Redis in the story of an event')
     .option('--redis-namespace <name>', '`namespace` of redisLeases')
+    .option('--seal <file>', SEAL_OPTION)
     .action(async () => end(await withDatabase<ConsoleFlags>(made, run)))
 }
 
@@ -95,6 +98,7 @@ async function run({ database, output, options }: Work<ConsoleFlags>): Promise<E
   for (const [option, text] of Object.entries(named)) notEmpty(option, text)
   for (const name of options.allowedHost ?? []) notEmpty('--allowed-host', name)
   const access = accessOf(options)
+  const seal = await loadSeal(notEmpty('--seal', options.seal))
   const brokers = (options.broker ?? []).map(parseBroker)
   if (brokers.length > 0 && !access.allowsChanges) {
     throw usage('--broker is for sending dead letters back: give --allow-changes too.')
@@ -106,7 +110,16 @@ async function run({ database, output, options }: Work<ConsoleFlags>): Promise<E
   const ending = new AbortController()
   const { signal } = ending
   const { server, settled } = createConsole(
-    createApi({ database, allowsChanges, brokers, by, redis, redisNamespace, ending: signal }),
+    createApi({
+      database,
+      allowsChanges,
+      brokers,
+      by,
+      redis,
+      redisNamespace,
+      seal,
+      ending: signal,
+    }),
     access,
   )
   server.listen(port, options.host)

@@ -258,6 +258,7 @@ const WHY: Readonly<Record<Untouched, string>> = {
   'broker-key':
     'its event key is the id or the position that the broker gave it, so a copy would be another event: replay it',
   item: 'it is one item of a message, and its queue has whole messages: replay it',
+  sealed: 'its message is sealed: give --seal with its key, or replay it',
   'not-sent': 'nothing was sent',
   unconfirmed:
     'its copy may be in the queue. An event can be requeued again, because its copies run once; after a look into the queue, replay or discard a refused message',

@@ -1,12 +1,13 @@
 import { type Command, Option } from 'commander'
 import { counts, type DeadLetter, deadLetterOf, isId, summaries } from '../data/dead-letters.ts'
 import { readable } from '../data/readable.ts'
+import { loadSeal, SEAL_OPTION } from '../data/seal.ts'
 import { readTablesOf } from '../data/tables.ts'
 import { EXIT, type ExitCode } from '../exit-codes.ts'
 import { Failure, usage } from '../failure.ts'
 import { type BodyForm, bodyText } from '../render/body.ts'
 import { deadLetterText, listText } from '../render/dead-letters.ts'
-import { command, type End, type Work, wholeNumber, withDatabase } from './command.ts'
+import { command, type End, notEmpty, type Work, wholeNumber, withDatabase } from './command.ts'
 import { type FilterFlags, filterOf, withFilters } from './dead-letter-options.ts'
 
 const DEFAULT_LIMIT = 50
@@ -46,6 +47,7 @@ async function list({ database, output, options }: Work<FilterFlags>): Promise<E
 interface ShowFlags {
   readonly body: BodyForm | 'raw'
   readonly maxBytes: string
+  readonly seal?: string
 }
 
 export function showCommand(end: End): Command {
@@ -69,6 +71,7 @@ export function showCommand(end: End): Command {
         .default('auto'),
     )
     .option('--max-bytes <count>', 'most bytes of the body; `raw` has no limit', `${DEFAULT_BYTES}`)
+    .option('--seal <file>', SEAL_OPTION)
     .action(async (id: string) => {
       end(await withDatabase<ShowFlags>(made, (work) => show(work, id)))
     })
@@ -81,8 +84,9 @@ async function show(work: Work<ShowFlags>, id: string): Promise<ExitCode> {
   if (!isId(id)) throw usage('Expected the id of a dead letter (a UUID), as `list` shows it.')
   const wanted = wholeNumber('--max-bytes', options.maxBytes)
   const maxBytes = isRaw ? MOST_BYTES : Math.min(wanted, MOST_BYTES)
+  const seal = await loadSeal(notEmpty('--seal', options.seal))
   const stored = await readTablesOf(database, (query) =>
-    deadLetterOf(query, database, { id, maxBytes }),
+    deadLetterOf(query, database, { id, maxBytes, seal }),
   )
   if (stored === undefined) {
     throw new Failure(
@@ -91,6 +95,9 @@ async function show(work: Work<ShowFlags>, id: string): Promise<ExitCode> {
     )
   }
   const letter = readable(stored)
+  if (isRaw && letter.sealed !== undefined) {
+    throw new Failure(`The message is ${letter.sealed}`, EXIT.no)
+  }
   if (options.body === 'raw') process.stdout.write(letter.body)
   else answer(letter, options.body, output)
   return EXIT.ok

@@ -2,13 +2,15 @@ import { deadLetters } from '@onceward/postgres'
 import type { Command } from 'commander'
 import { parseBroker } from '../data/broker-address.ts'
 import { withSender } from '../data/queue-sender.ts'
+import { loadSeal, SEAL_OPTION } from '../data/seal.ts'
 import type { ExitCode } from '../exit-codes.ts'
 import { usage } from '../failure.ts'
-import { collected, command, type End, type Work, withDatabase } from './command.ts'
+import { collected, command, type End, notEmpty, type Work, withDatabase } from './command.ts'
 import { type Change, type ChangeFlags, change, RIGHTS, withTarget } from './dead-letters-change.ts'
 
 interface RequeueFlags extends ChangeFlags {
   readonly broker?: readonly string[]
+  readonly seal?: string
 }
 
 export function requeueCommand(end: End): Command {
@@ -32,6 +34,7 @@ export function requeueCommand(end: End): Command {
       'broker of the queues: kafka://host:9092, amqp://host/vhost or the URL of an SQS queue',
       collected,
     )
+    .option('--seal <file>', SEAL_OPTION)
     .action(async (ids: readonly string[]) => {
       end(await withDatabase<RequeueFlags>(made, (work) => requeue(work, ids)))
     })
@@ -42,11 +45,12 @@ async function requeue(work: Work<RequeueFlags>, ids: readonly string[]): Promis
   if (named.length === 0) {
     throw usage('Which broker? Give --broker, such as --broker amqp://localhost.')
   }
+  const seal = await loadSeal(notEmpty('--seal', work.options.seal))
   return withSender(named, async (sender) => {
     const made: Change = {
       ...{ verb: 'requeue', did: 'sent back', size: 1 },
       begin: ({ database: { pool, schema }, options: { by } }) => {
-        const letters = deadLetters(pool, { schema, by })
+        const letters = deadLetters(pool, { schema, by, seal })
         return ([id = '']) => letters.requeue(id, sender)
       },
     }

@@ -7,6 +7,7 @@ import {
   messagesOf,
   readOutbox,
 } from '../data/outbox.ts'
+import { loadSeal, SEAL_OPTION } from '../data/seal.ts'
 import { readTablesOf } from '../data/tables.ts'
 import { EXIT, type ExitCode } from '../exit-codes.ts'
 import { Failure, usage } from '../failure.ts'
@@ -88,6 +89,7 @@ const DEFAULT_BYTES = 65_536
 
 interface ShowFlags {
   readonly maxBytes: string
+  readonly seal?: string
 }
 
 function showCommand(end: End): Command {
@@ -102,6 +104,7 @@ function showCommand(end: End): Command {
   return made
     .argument('<id>', 'id of the message')
     .option('--max-bytes <count>', 'most bytes of the payload', `${DEFAULT_BYTES}`)
+    .option('--seal <file>', SEAL_OPTION)
     .action(async (id: string) => {
       end(await withDatabase<ShowFlags>(made, (work) => show(work, id)))
     })
@@ -109,8 +112,9 @@ function showCommand(end: End): Command {
 
 async function show({ database, options, output }: Work<ShowFlags>, id: string): Promise<ExitCode> {
   const maxBytes = wholeNumber('--max-bytes', options.maxBytes)
+  const seal = await loadSeal(notEmpty('--seal', options.seal))
   const found = await readTablesOf(database, (query) =>
-    messagesOf(query, database, { ids: [id], maxBytes }),
+    messagesOf(query, database, { ids: [id], maxBytes, seal }),
   )
   if (found.length === 0) {
     throw new Failure(

@@ -1,3 +1,4 @@
+import type { Seal } from '@onceward/core'
 import {
   deadLetters,
   type OperatorReport,
@@ -71,6 +72,8 @@ export interface ApiOptions {
   readonly brokers: readonly NamedBroker[]
   readonly redis: string | undefined
   readonly redisNamespace: string | undefined
+  /** Opens what is sealed. Undefined: it is not shown. */
+  readonly seal?: Seal | undefined
   /** Aborted when the console ends: no change begins any more, and running ones end with their current dead letter. */
   readonly ending: AbortSignal
 }
@@ -115,10 +118,10 @@ export function createApi(options: ApiOptions): Api {
     letters: ({ query }) => letters(database, filterOf(query)),
     selected: ({ query }) =>
       readTablesOf(database, (ask) => selected(ask, database, filterOf(query))),
-    letter: ({ query }) => letter(database, query.get('id') ?? ''),
+    letter: ({ query }) => letter(options, query.get('id') ?? ''),
     outbox: ({ query }) => outbox(database, query.get('destination') || undefined),
     'selected-messages': ({ query }) => selectedMessages(database, query.get('destination')),
-    message: ({ query }) => message(database, query.get('position') ?? ''),
+    message: ({ query }) => message(options, query.get('position') ?? ''),
     event: ({ query }) => story(options, query),
     redis: async () => ({ down: await redisTrouble(options.redis) }),
     findings: async () => ({ findings: await databaseFindings(database) }),
@@ -204,9 +207,9 @@ function letters(database: Database, filter: DeadLetterFilter): Promise<unknown>
   })
 }
 
-async function letter(database: Database, id: string): Promise<unknown> {
+async function letter({ database, seal }: ApiOptions, id: string): Promise<unknown> {
   const found = await readTablesOf(database, (query) =>
-    deadLetterOf(query, database, { id, maxBytes: BODY_BYTES }),
+    deadLetterOf(query, database, { id, maxBytes: BODY_BYTES, seal }),
   )
   if (found === undefined) throw new Refused(404, 'There is no such open dead letter.')
   const { body, ...rest } = readable(found)
@@ -230,10 +233,10 @@ async function selectedMessages(database: Database, destination: string | null):
   return found.map(({ destination: to, position }) => ({ position, destination: to }))
 }
 
-async function message(database: Database, position: string): Promise<unknown> {
+async function message({ database, seal }: ApiOptions, position: string): Promise<unknown> {
   const [found] = isPosition(position)
     ? await readTablesOf(database, (query) =>
-        messagesOf(query, database, { positions: [position], maxBytes: BODY_BYTES }),
+        messagesOf(query, database, { positions: [position], maxBytes: BODY_BYTES, seal }),
       )
     : []
   if (found === undefined) {
@@ -246,7 +249,7 @@ async function message(database: Database, position: string): Promise<unknown> {
     state,
     isDead: rest.state === 'x',
     bodyBytes,
-    shown: bodyText({ body, bodyBytes, isOmitted: false }, 'auto'),
+    shown: bodyText({ body, bodyBytes, isOmitted: false, sealed: rest.sealed }, 'auto'),
   }
 }
 
@@ -278,11 +281,11 @@ interface Change {
 }
 
 async function change(options: ApiOptions, verb: Verb, body: unknown): Promise<unknown> {
-  const { brokers, by: own, database, ending } = options
+  const { brokers, by: own, database, ending, seal } = options
   const { ids, by, why } = changeOf(body)
   if (ending.aborted) throw new Failure('The console is ending.')
   const some = (act: Act) => changeSome(ids, { act, ending })
-  const letters = deadLetters(database.pool, { schema: database.schema, by: by ?? own })
+  const letters = deadLetters(database.pool, { schema: database.schema, by: by ?? own, seal })
   switch (verb) {
     case 'replay':
       return some((id) => letters.replay(id))

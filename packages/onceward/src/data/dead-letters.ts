@@ -1,7 +1,16 @@
-import { messageTypeOf } from '@onceward/core/ports'
-import { escapeText, IS_LETTER, readNamed, UnreadableError } from '@onceward/postgres/operator'
+import type { DeliverySource, Seal } from '@onceward/core'
+import { messageTypeOf, openDelivery, Sealer, systemRuntime } from '@onceward/core/ports'
+import {
+  escapeText,
+  IS_LETTER,
+  isSealedDelivery,
+  readNamed,
+  readProperties,
+  UnreadableError,
+} from '@onceward/postgres/operator'
 import type { Database, Query } from './database.ts'
 import { ms } from './database.ts'
+import { sealedNote } from './seal.ts'
 
 /** Which dead letters. A field that is left out matches all. */
 export interface DeadLetterFilter {
@@ -46,6 +55,8 @@ export interface DeadLetter extends DeadLetterSummary {
   readonly properties: Readonly<Record<string, unknown>>
   readonly headers: Readonly<Record<string, string>>
   readonly body: Uint8Array
+  /** Body and headers are sealed and were not opened: what to show in their place. */
+  readonly sealed?: string | undefined
 }
 
 export interface DeadLetterCount {
@@ -188,6 +199,14 @@ interface DeadLetterRow extends DeadLetterSummary {
 /** Bytes of a piece in the tables of parts; see `packages/postgres`. */
 const PART_BYTES = 2 * 1024 * 1024
 
+interface WantedLetter {
+  readonly id: string
+  /** Most bytes of the body. */
+  readonly maxBytes: number
+  /** Opens what is sealed. Left out: it is not shown. */
+  readonly seal?: Seal | undefined
+}
+
 /**
  * One dead letter with at most `maxBytes` of its body.
  *
@@ -196,7 +215,7 @@ const PART_BYTES = 2 * 1024 * 1024
 export async function deadLetterOf(
   query: Query,
   { quoted }: Pick<Database, 'quoted'>,
-  { id, maxBytes }: { readonly id: string; readonly maxBytes: number },
+  { id, maxBytes, seal }: WantedLetter,
 ): Promise<DeadLetter | undefined> {
   if (!isId(id)) return undefined
   const detail = (
@@ -214,20 +233,53 @@ export async function deadLetterOf(
      select r.refused_id::text, 'refused', null, r.times, ${columns('r', 'r.replay')} ${detail('r')}
      from ${quoted}.refused_messages r join ${quoted}.consumers c on c.id = r.consumer_id
      where r.refused_id = $1::uuid and ${isOpenRefused}`,
-    [id, maxBytes],
+    // What is sealed is opened as a whole.
+    [id, seal === undefined ? maxBytes : Math.max(maxBytes, PART_BYTES)],
   )
   if (row === undefined) return undefined
   const { source, properties, headers, body, bodyParts, ...summary } = row
   const stored = Buffer.from(body, 'base64')
   return readNamed(row, async () => {
+    const isSealed = isSealedDelivery(properties)
+    const most = isSealed && seal !== undefined ? row.bodyBytes : maxBytes
     const message = {
       source: JSON.parse(source),
       headers: fromBase64Json(headers),
-      body: bodyParts === 0 ? stored : await readParts(query, quoted, { ...row, maxBytes }),
+      body: bodyParts === 0 ? stored : await readParts(query, quoted, { ...row, maxBytes: most }),
     }
-    const type = messageTypeOf(message)
-    return { ...summary, ...message, type, properties: fromBase64Json(properties) }
+    const rest = { ...summary, properties: readProperties(properties) }
+    if (!isSealed) return { ...rest, ...message, type: messageTypeOf(message) }
+    return { ...rest, ...(await opened(row, message, { maxBytes, seal })) }
   })
+}
+
+type Message = Pick<DeadLetter, 'source' | 'headers' | 'body'>
+
+/** What is sealed is shown to nobody: without its key there is a note in its place. */
+async function opened(
+  { bodyBytes, consumer }: DeadLetterRow,
+  message: Message,
+  { maxBytes, seal }: Pick<WantedLetter, 'maxBytes' | 'seal'>,
+): Promise<Message & Partial<DeadLetter>> {
+  const { source } = message
+  const hidden = (error?: unknown) => ({
+    ...{ source, headers: {}, body: new Uint8Array(), sealed: sealedNote(bodyBytes, error) },
+  })
+  if (seal === undefined) return hidden()
+  try {
+    const sealer = new Sealer(seal, { consumer, runtime: systemRuntime })
+    const delivery = {
+      ...message,
+      source: source as unknown as DeliverySource,
+      sealed: true,
+    } as const
+    const { body, headers } = await openDelivery(sealer, delivery)
+    const plain = { source, headers: headers as Message['headers'], body }
+    const type = messageTypeOf({ ...plain, source: delivery.source })
+    return { ...plain, type, body: body.subarray(0, maxBytes), bodyBytes: body.byteLength }
+  } catch (error) {
+    return hidden(error)
+  }
 }
 
 export const fromBase64Json = (text: string): Readonly<Record<string, string>> =>

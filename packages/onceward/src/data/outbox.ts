@@ -1,5 +1,8 @@
-import { outboxStatus } from '@onceward/postgres/operator'
+import type { Seal } from '@onceward/core'
+import { openMessage, Sealer, systemRuntime } from '@onceward/core/ports'
+import { outboxStatus, readOutboxEnvelope } from '@onceward/postgres/operator'
 import { type Database, ms, type Query } from './database.ts'
+import { sealedNote } from './seal.ts'
 
 /** The messages of the outbox to one destination. */
 export interface OutboxStatus {
@@ -71,6 +74,8 @@ export interface StoredMessage {
   readonly event: string | null
   readonly headers: Readonly<Record<string, string>>
   readonly body: Uint8Array
+  /** Payload and headers are sealed and were not opened: what to show in their place. */
+  readonly sealed?: string | undefined
 }
 
 /** Queued, delayed, refused and tried again, held behind one that was refused, dead. */
@@ -85,6 +90,8 @@ interface MessageRow extends Omit<StoredMessage, 'source' | 'type' | 'event' | '
 type Wanted = ({ readonly ids: readonly string[] } | { readonly positions: readonly string[] }) & {
   /** Most bytes of each body. */
   readonly maxBytes: number
+  /** Opens what is sealed. Left out: it is not shown. */
+  readonly seal?: Seal | undefined
 }
 
 const MOST_MESSAGES = 100
@@ -96,7 +103,7 @@ const MOST_MESSAGES = 100
 export async function messagesOf(
   query: Query,
   { quoted }: Pick<Database, 'quoted'>,
-  { maxBytes, ...which }: Wanted,
+  { maxBytes, seal, ...which }: Wanted,
 ): Promise<readonly StoredMessage[]> {
   const [column, values] =
     'ids' in which
@@ -108,13 +115,42 @@ export async function messagesOf(
        error, octet_length(payload) as bytes, encode(envelope, 'base64') as envelope,
        encode(substring(payload from 1 for $2::integer), 'base64') as body
      from ${quoted}.outbox_messages where ${column} order by position limit ${MOST_MESSAGES}`,
-    [values, maxBytes],
+    // What is sealed is opened as a whole.
+    [values, seal === undefined ? maxBytes : Math.max(maxBytes, MOST_SEALED_BYTES)],
   )
-  return rows.map(({ body, envelope, key, ...row }) => {
-    const { event = null, headers, source, type } = JSON.parse(decoded(envelope))
-    const text = key === null ? null : decoded(key)
-    return { ...row, key: text, source, type, event, headers, body: Buffer.from(body, 'base64') }
+  return Promise.all(
+    rows.map(async ({ body, envelope, key, ...row }) => {
+      const read = readOutboxEnvelope(Buffer.from(envelope, 'base64'))
+      const { event = null, headers, sealed, source, type } = read
+      const text = key === null ? null : decoded(key)
+      const payload = Buffer.from(body, 'base64')
+      const message = { ...row, key: text, source, type, event }
+      if (sealed !== true) return { ...message, headers, body: payload.subarray(0, maxBytes) }
+      return { ...message, ...(await opened(message, { headers, payload }, { maxBytes, seal })) }
+    }),
+  )
+}
+
+/** More than a message has, and what sealing adds to it. */
+const MOST_SEALED_BYTES = 8 * 1024 * 1024
+
+/** What is sealed is shown to nobody: without its key there is a note in its place. */
+async function opened(
+  { bytes, source }: Pick<StoredMessage, 'bytes' | 'source'>,
+  stored: Parameters<typeof openMessage>[1],
+  { maxBytes, seal }: Pick<Wanted, 'maxBytes' | 'seal'>,
+): Promise<Pick<StoredMessage, 'headers' | 'body' | 'sealed'> & Partial<StoredMessage>> {
+  const hidden = (error?: unknown) => ({
+    ...{ headers: {}, body: new Uint8Array(), sealed: sealedNote(bytes, error) },
   })
+  if (seal === undefined) return hidden()
+  try {
+    const sealer = new Sealer(seal, { consumer: source, runtime: systemRuntime })
+    const { headers, payload } = await openMessage(sealer, stored)
+    return { headers, body: payload.subarray(0, maxBytes), bytes: payload.byteLength }
+  } catch (error) {
+    return hidden(error)
+  }
 }
 
 const decoded = (base64: string): string => Buffer.from(base64, 'base64').toString()

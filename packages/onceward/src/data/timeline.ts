@@ -1,3 +1,4 @@
+import { isSealedResult } from '@onceward/core/ports'
 import { MESSAGE_STATES } from '../render/outbox.ts'
 import { counted } from '../render/units.ts'
 import {
@@ -112,7 +113,9 @@ function rowEntries({ row, registration, result }: EventFacts): readonly Timelin
     {
       atMs: row.atMs,
       what: 'the effect was committed (start of the transaction)',
-      ...(result === undefined ? {} : { detail: `result: ${result}` }),
+      ...(result === undefined
+        ? {}
+        : { detail: `result: ${isSealedResult(JSON.parse(result)) ? 'sealed' : result}` }),
     },
     ...(forgottenMs === undefined
       ? []

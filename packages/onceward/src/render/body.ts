@@ -5,7 +5,7 @@ export type BodyForm = 'auto' | 'json' | 'text' | 'hex'
 
 /** A body as text that can be shown, and a note if something is not shown. */
 export interface ShownBody {
-  readonly form: 'json' | 'text' | 'hex' | 'empty' | 'not-stored'
+  readonly form: 'json' | 'text' | 'hex' | 'empty' | 'not-stored' | 'sealed'
   readonly text: string
   readonly note?: string | undefined
 }
@@ -15,10 +15,16 @@ interface Stored {
   /** Of the whole body. */
   readonly bodyBytes: number
   readonly isOmitted: boolean
+  /** It is sealed and was not opened: what to show in its place. */
+  readonly sealed?: string | undefined
 }
 
 /** `auto`: JSON if it is whole and valid, else text if it is UTF-8, else hex. */
-export function bodyText({ body, bodyBytes, isOmitted }: Stored, form: BodyForm): ShownBody {
+export function bodyText(
+  { body, bodyBytes, isOmitted, sealed }: Stored,
+  form: BodyForm,
+): ShownBody {
+  if (sealed !== undefined) return { form: 'sealed', text: '', note: `The message is ${sealed}` }
   if (isOmitted) {
     const note = `The body of ${bytes(bodyBytes)} was larger than \`maxStoredBytes\`, so it is not stored. Move the message back from the broker's dead-letter place.`
     return { form: 'not-stored', text: '', note }

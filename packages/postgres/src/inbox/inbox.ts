@@ -8,6 +8,7 @@ import type {
   CountAnswer,
   DeadLetterRef,
   DueEvent,
+  EventId,
   Failure,
   IdentifiedEvent,
   InboxFigures,
@@ -109,6 +110,7 @@ function maxStoredBytesOf({ maxStoredBytes = MAX_STORED_BYTES }: InboxOptions): 
 class PostgresSession<Tx> implements InboxSession<Tx> {
   readonly concurrency: number
   readonly sendsMessages = true
+  readonly keepsSealed = 'ended'
   readonly secret: Uint8Array
   readonly messageCounts: MessageCounts
   readonly offsets: OffsetStore
@@ -219,9 +221,9 @@ class PostgresSession<Tx> implements InboxSession<Tx> {
     return endPublishing(this.#context, ref, { token, as })
   }
 
-  async due(limit: number): Promise<readonly DueEvent[]> {
+  async due(limit: number, except?: readonly EventId[]): Promise<readonly DueEvent[]> {
     await this.#stayRegistered()
-    return due(this.#context, limit)
+    return due(this.#context, limit, except)
   }
 
   resolveRefused(id: string): Promise<void> {

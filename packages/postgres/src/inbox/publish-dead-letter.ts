@@ -65,12 +65,17 @@ const MOST_SEEN = 1_000
  * Stored deliveries that the poller of this guard is to run or publish. One that cannot be read, as a later version may
  * have stored it, is left as it is, and is an error only if no other is due: it must not hold up the others.
  */
-export async function due(context: StoringContext, limit: number): Promise<readonly DueEvent[]> {
+export async function due(
+  context: StoringContext,
+  limit: number,
+  except: readonly EventId[] = [],
+): Promise<readonly DueEvent[]> {
   const { statements, consumerId } = context
   const found: DueEvent[] = []
   const reading: Reading = { context, left: context.maxStoredBytes, unreadable: [], found }
   const asked = (most: number): string[] => [String(consumerId), String(most)]
-  const seen: DeadLetterRow[] = []
+  const seen: { readonly id: string }[] = except.map((id) => ({ id }))
+  const mostSeen = MOST_SEEN + except.length
   let isMore: boolean
   do {
     const most = limit - found.length
@@ -79,7 +84,7 @@ export async function due(context: StoringContext, limit: number): Promise<reado
     const isReadable = await readRows(reading, rows)
     seen.push(...rows)
     // Those that cannot be read stay due, and would be all that a search finds.
-    isMore = !isReadable && rows.length === most && seen.length < MOST_SEEN
+    isMore = !isReadable && rows.length === most && seen.length < mostSeen
   } while (isMore)
   if (found.length < limit) {
     const values = asked(limit - found.length)

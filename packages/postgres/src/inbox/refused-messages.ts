@@ -12,7 +12,7 @@ export async function refuse(
   refusals: readonly Refusal[],
 ): Promise<readonly DeadLetterRef[]> {
   const { driver, statements, consumerId, maxStoredBytes } = context
-  const ids = refusals.map(({ delivery }) => refusedId(consumerId, delivery))
+  const ids = refusals.map(({ delivery, original = delivery }) => refusedId(consumerId, original))
   const done = new Set<string>()
   for (const [index, { delivery, reason, error, key }] of refusals.entries()) {
     const id = ids[index]

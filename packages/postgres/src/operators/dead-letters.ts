@@ -1,4 +1,4 @@
-import { ConfigurationError, type Delivery } from '@onceward/core'
+import { ConfigurationError, type Delivery, type Seal } from '@onceward/core'
 import { refuseUnknownNames } from '@onceward/core/adapter'
 import type { DeadLetter } from '@onceward/core/ports'
 import { inTransaction, type PoolLike, refuseNoPool } from '../client.ts'
@@ -8,6 +8,7 @@ import { toDeadLetter } from '../inbox/publish-dead-letter.ts'
 import type { DeadLetterRow } from '../statements/dead-letters.ts'
 import { readDelivery } from '../statements/delivery-columns.ts'
 import { createStatements, type Statements } from '../statements/index.ts'
+import { refuseUnfitSeal } from '../statements/seal-option.ts'
 import { unescapeText } from '../statements/text-columns.ts'
 import { createChanges } from './dead-letter-changes.ts'
 import {
@@ -16,6 +17,7 @@ import {
   type DeadLetterTarget,
   filterOf,
 } from './dead-letter-filter.ts'
+import { readOpened, type Unopened } from './opened-delivery.ts'
 import { isFreed, isOpen, type OperatorReport, readDeadLetter } from './operator-actions.ts'
 import { type QueueSender, requeue } from './requeue.ts'
 
@@ -28,6 +30,11 @@ export interface StoredDeadLetter extends DeadLetter {
   readonly published: boolean
   /** Whether a requeue of it was begun and its message not confirmed: a copy may be in its queue. */
   readonly requeued: boolean
+  /**
+   * Given if the message is sealed and could not be opened: `delivery` is then without body, headers and envelope. Replay needs
+   * no key here, because the guard opens it; requeue does.
+   */
+  readonly sealed?: Unopened | undefined
 }
 
 /** Actions of operators on dead letters: buried events and refused messages. */
@@ -90,6 +97,8 @@ export interface DeadLettersOptions {
    * than its login. @defaultValue the user of the database session
    */
   readonly by?: string | undefined
+  /** The `seal` of the guards: opens what is sealed, to list and to requeue it. @defaultValue none */
+  readonly seal?: Seal | undefined
 }
 
 const PAGE = 50
@@ -110,18 +119,21 @@ const PAGE = 50
  */
 export function deadLetters(pool: PoolLike, options: DeadLettersOptions = {}): DeadLetters {
   refuseNoPool('deadLetters', pool)
-  refuseUnknownNames('deadLetters', options, { schema: true, by: true })
+  refuseUnknownNames('deadLetters', options, { schema: true, by: true, seal: true })
   refuseOddName(options.by)
+  refuseUnfitSeal('deadLetters', options.seal)
   const statements = createStatements(options.schema)
+  const { seal } = options
+  const reading: Reading = { pool, statements, seal }
   const by = options.by ?? null
   const changes = createChanges({ pool, statements, by })
   const selected = (caller: string, target: DeadLetterTarget): Promise<readonly string[]> =>
     idsOf(pool, statements, { caller, target })
   return {
-    list: (filter = {}) => list(pool, statements, filter),
+    list: (filter = {}) => list(reading, filter),
     show: async (id) => {
       const row = await inTransaction(pool, (client) => readDeadLetter(client, statements, id))
-      return row !== undefined && isOpen(row) ? stored(pool, statements, row) : undefined
+      return row !== undefined && isOpen(row) ? stored(reading, row) : undefined
     },
     replay: async (target) => changes.replay(await selected('deadLetters.replay', target)),
     rerun: async (target, why) => {
@@ -137,7 +149,7 @@ export function deadLetters(pool: PoolLike, options: DeadLettersOptions = {}): D
       const untouched: OperatorReport['untouched'][number][] = []
       // One by one: the broker confirms each message.
       for (const id of await selected('deadLetters.requeue', target)) {
-        const answer = await requeue({ pool, statements, by, sender }, id)
+        const answer = await requeue({ pool, statements, by, seal, sender }, id)
         if (answer === undefined) done.push(id)
         else untouched.push({ id, ...answer })
       }
@@ -162,6 +174,12 @@ function refuseNoReason(verb: 'discard' | 'rerun', why: unknown): void {
   )
 }
 
+interface Reading {
+  readonly pool: PoolLike
+  readonly statements: Statements
+  readonly seal: Seal | undefined
+}
+
 interface ListedRow {
   readonly at: string
   readonly deadLetter: DeadLetterRow
@@ -169,14 +187,13 @@ interface ListedRow {
 
 /** One that cannot be read does not hold up the others. */
 async function* list(
-  pool: PoolLike,
-  statements: Statements,
+  reading: Reading,
   filter: DeadLetterFilter,
 ): AsyncGenerator<StoredDeadLetter, void, undefined> {
   checkFilter('deadLetters.list', filter)
   let unreadable: Error | undefined
-  for await (const row of rowsOf(pool, statements, filter)) {
-    const letter = await stored(pool, statements, row).catch((error: unknown) => {
+  for await (const row of rowsOf(reading, filter)) {
+    const letter = await stored(reading, row).catch((error: unknown) => {
       if (!(error instanceof UnreadableError)) throw error
       unreadable ??= error
       return undefined
@@ -188,8 +205,7 @@ async function* list(
 
 /** Reads pages by position, not by number, so dead letters that come or go meanwhile do not shift the pages. */
 async function* rowsOf(
-  pool: PoolLike,
-  statements: Statements,
+  { pool, statements }: Reading,
   filter: DeadLetterFilter,
 ): AsyncGenerator<DeadLetterRow, void, undefined> {
   let after: readonly [string | null, string | null] = [null, null]
@@ -243,16 +259,17 @@ function instant(date: Date | undefined): string | null {
 
 /** Undefined if it was dealt with while its body was read. */
 function stored(
-  pool: PoolLike,
-  statements: Statements,
+  { pool, seal, statements }: Reading,
   row: DeadLetterRow,
 ): Promise<StoredDeadLetter | undefined> {
   return readNamed(row, async () => {
     const delivery =
       row.bodyParts === 0 ? readDelivery(row) : await largeDelivery(pool, statements, row)
     if (delivery === undefined) return undefined
+    const read = await readOpened(seal, row.consumer, delivery)
     return {
-      ...toDeadLetter(row, delivery),
+      ...toDeadLetter(row, read.delivery),
+      ...(read.sealed === undefined ? {} : { sealed: read.sealed }),
       id: row.id,
       ...(row.tenant === null ? {} : { tenant: unescapeText(row.tenant) }),
       published: row.published,

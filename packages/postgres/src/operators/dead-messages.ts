@@ -1,4 +1,5 @@
 import { inTransaction, type PoolLike } from '../client.ts'
+import { readOutboxEnvelope } from '../statements/outbox-envelope.ts'
 import { quotedSchema } from '../statements/schema-name.ts'
 
 /** Changes of dead messages of the outbox, by the ids of their rows. Answer the rows that were dead, and are changed. */
@@ -50,7 +51,7 @@ export function deadMessageChanges(
 
 /** Read here, because the database may have another encoding than UTF-8. */
 function toAudited({ envelope, id }: Changed): { readonly id: string; readonly consumer: string } {
-  const { source } = JSON.parse(Buffer.from(envelope, 'hex').toString()) as { source: string }
+  const { source } = readOutboxEnvelope(Buffer.from(envelope, 'hex'))
   return { id, consumer: source }
 }
 

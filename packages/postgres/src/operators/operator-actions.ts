@@ -30,6 +30,8 @@ export type Untouched =
   | 'broker-key'
   /** `requeue`: it is one item of a message, and its queue has whole messages. Replay it. */
   | 'item'
+  /** `requeue`: its message is sealed and cannot be opened. Give `seal` with its key, or replay it: the guard opens it. */
+  | 'sealed'
   /** `requeue`: the broker has refused the message, and nothing was sent. */
   | 'not-sent'
   /**

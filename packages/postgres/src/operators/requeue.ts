@@ -1,13 +1,14 @@
 import { randomUUID } from 'node:crypto'
-import { ConfigurationError, type Delivery, type DeliverySource } from '@onceward/core'
+import { ConfigurationError, type Delivery, type DeliverySource, type Seal } from '@onceward/core'
 import { messageOf, withTimeout } from '@onceward/core/adapter'
 import { systemRuntime } from '@onceward/core/ports'
 import { inTransaction } from '../client.ts'
 import { texts } from '../driver/rows.ts'
 import { readNamed, readStored } from '../inbox/bodies.ts'
 import type { DeadLetterRow } from '../statements/dead-letters.ts'
-import { readDelivery } from '../statements/delivery-columns.ts'
+import { isOmitted, readDelivery } from '../statements/delivery-columns.ts'
 import { unescapeText } from '../statements/text-columns.ts'
+import { hasSameDelivery, readOpened } from './opened-delivery.ts'
 import {
   actOn,
   isFreed,
@@ -38,6 +39,7 @@ const RIGHT_MS = 30_000
 export interface Requeue extends Omit<Operation, 'act'> {
   readonly by: string | null
   readonly sender: QueueSender
+  readonly seal?: Seal | undefined
 }
 
 /**
@@ -55,8 +57,10 @@ export async function requeue(
     if (!sender.owns(source)) return { why: 'other-queue' }
     await sender.ready(source)
   }
+  const opened = seen && (await openedBefore(operation, seen))
+  if (opened !== undefined && 'why' in opened) return opened
   const token = randomUUID()
-  const freed = await free(operation, id, token)
+  const freed = await free(operation, { id, token, opened })
   if ('why' in freed) return freed
   const { delivery, row } = freed
   try {
@@ -72,6 +76,30 @@ export async function requeue(
   return undefined
 }
 
+interface Opened {
+  readonly row: DeadLetterRow
+  readonly delivery: Delivery
+}
+
+/** A sealed message is opened before anything is changed, and while nothing is locked. Undefined: it is not sealed. */
+async function openedBefore(
+  { pool, seal, statements }: Requeue,
+  row: DeadLetterRow,
+): Promise<Opened | UntouchedLetter | undefined> {
+  if (!isOpen(row) || isOmitted(row) || readDelivery(row).sealed !== true) return undefined
+  const stored = await readNamed(row, () =>
+    inTransaction(pool, (client) => readStored(statements, client, row)),
+  )
+  const { delivery, sealed } = await readOpened(seal, row.consumer, stored)
+  return sealed === undefined ? { row, delivery } : { why: 'sealed', error: sealed.error.message }
+}
+
+interface Freeing {
+  readonly id: string
+  readonly token: string
+  readonly opened: Opened | undefined
+}
+
 interface Freed {
   readonly row: DeadLetterRow
   readonly delivery: Delivery
@@ -79,8 +107,7 @@ interface Freed {
 
 async function free(
   operation: Requeue,
-  id: string,
-  token: string,
+  { id, opened, token }: Freeing,
 ): Promise<Freed | UntouchedLetter> {
   const { by, statements } = operation
   let freed: Freed | undefined
@@ -91,13 +118,17 @@ async function free(
         if (row.kind === 'refused' && isFreed(row)) return 'unconfirmed'
         if (readDelivery(row).item !== undefined) return 'item'
         if (isBrokersKey(row)) return 'broker-key'
+        const isSealed = readDelivery(row).sealed === true
+        // It has died again since it was read.
+        if (isSealed && !(opened && hasSameDelivery(row, opened.row))) return 'held'
         const { freeEvent, freeRefused } = statements
         const values = [row.id, token, String(RIGHT_MS), by]
         const text = row.kind === 'event' ? freeEvent : freeRefused
         // An earlier requeue may be confirmed only now, without a lock of the event.
         if (texts(await client.query(text, values)).length === 0) return 'not-dead'
         // From here on that one has no right to delete the message.
-        freed = { row, delivery: await readStored(statements, client, row) }
+        const delivery = isSealed ? opened?.delivery : undefined
+        freed = { row, delivery: delivery ?? (await readStored(statements, client, row)) }
         return undefined
       },
     },

@@ -1,6 +1,7 @@
 import type { DependencyOutage, Destination } from '@onceward/core'
 import { describeError, messageOf, pauseMs } from '@onceward/core/adapter'
 import { createBreaker } from '@onceward/core/ports'
+import { type OpenedMessages, openedMessages } from './opened-messages.ts'
 import type { RelaySettings } from './options.ts'
 import { type Outcome, Publisher } from './publish.ts'
 import type { RelayTables, StoredMessage } from './relay-store.ts'
@@ -17,6 +18,9 @@ const SMALL_LOOK = 16
 const COUNT_SHARE = 10
 
 const LOOKS_AGAIN = 'the relay cannot read or change its messages and tries again'
+
+const CLOSED =
+  'messages of the outbox cannot be opened and wait with those behind them: give the relay the `seal` of their guard, with all its keys'
 
 /** What a relay may publish now. */
 export interface Lease {
@@ -118,7 +122,7 @@ export class DestinationLoop {
 
   /** Answers how long to wait for the next look, ms. */
   async #look(): Promise<number> {
-    const { lease, name, store } = this.#parts
+    const { lease, name, settings, store } = this.#parts
     this.#isWoken = false
     // A call that ends wakes it.
     if (this.#publisher.isFull) return POLLING.maxMs
@@ -139,9 +143,15 @@ export class DestinationLoop {
       return this.#idleMs()
     }
     this.#empty = 0
+    const { closed, open } = await openedMessages(settings, messages)
+    if (closed.length > 0) await this.#hold(closed)
+    if (open.length === 0) {
+      if (go === 'go') this.#breaker.currentProbe()()
+      return this.#idleMs()
+    }
     const mayGoOn = (): boolean => !this.#isStopped && lease.mayGoOn()
     const isProbe = this.#breaker.state() !== undefined
-    await this.#record(await this.#publisher.publish(messages, { mayGoOn, isProbe }))
+    await this.#record(await this.#publisher.publish(open, { mayGoOn, isProbe }))
     return found.length < SMALL_LOOK ? POLLING.baseMs / 10 : 0
   }
 
@@ -194,6 +204,25 @@ export class DestinationLoop {
     })
     this.#late = Promise.all([this.#late, recorded]).then(() => this.wake())
     return recorded
+  }
+
+  /** Nothing is known against the destination, and no attempt of theirs is counted. */
+  async #hold(closed: OpenedMessages['closed']): Promise<void> {
+    const { name, settings, store } = this.#parts
+    const held = closed.map(({ error, message }) => ({
+      message,
+      delayMs: pauseMs(settings, 0, settings.runtime.random),
+      error: error.message.slice(0, LONGEST_ERROR).replaceAll('\0', ''),
+      isHeld: true as const,
+    }))
+    await store.fail(name, held, settings)
+    const { keys = 0 } = this.#waiting ?? {}
+    this.#countAtMs = 0
+    const fields = { destination: name, messages: closed.length, err: closed[0]?.error }
+    const { logger } = settings
+    // Each of their turns comes again after a second or so.
+    if (keys === 0) logger.error(fields, CLOSED)
+    else logger.debug(fields, CLOSED)
   }
 
   /** In one statement: a thousand customers may be away at once. */

@@ -1,4 +1,10 @@
-import { ConfigurationError, type Destination, type Inbox, type Logger } from '@onceward/core'
+import {
+  ConfigurationError,
+  type Destination,
+  type Inbox,
+  type Logger,
+  type Seal,
+} from '@onceward/core'
 import {
   consoleLogger,
   hasMethod,
@@ -8,6 +14,7 @@ import {
 } from '@onceward/core/adapter'
 import { DESTINATION_NAME, isDestination, type Runtime, systemRuntime } from '@onceward/core/ports'
 import type { PoolLike } from '../client.ts'
+import { refuseUnfitSeal } from '../statements/seal-option.ts'
 
 /** Options of `startRelay`. */
 export interface RelayOptions {
@@ -22,6 +29,11 @@ export interface RelayOptions {
   readonly inbox?: Inbox<unknown> | undefined
   /** Where messages go, by the name that `outbox.send({ to })` uses. Other messages stay. */
   readonly destinations: Readonly<Record<string, Destination>>
+  /**
+   * The `seal` of the guards whose messages are sealed. Without it, or without the key of a message, that message and the later
+   * ones of its key wait, and `health()` says so. @defaultValue none
+   */
+  readonly seal?: Seal | undefined
   /** Aborted means drain. */
   readonly signal?: AbortSignal | undefined
   /** Schema of the tables. @defaultValue `onceward` */
@@ -56,7 +68,7 @@ export interface RelayOptions {
 
 const NAMES: KnownNames<RelayOptions> = {
   ...{ connectionString: true, pool: true, inbox: true, destinations: true },
-  ...{ signal: true, schema: true },
+  ...{ signal: true, schema: true, seal: true },
   ...{ attempts: true, baseMs: true, maxMs: true, giveUpAfterMs: true },
   ...{ concurrency: true, callMs: true, leaseMs: true, drainMs: true },
   ...{ logger: true, runtime: true },
@@ -74,6 +86,7 @@ export interface RelaySettings {
   readonly callMs: number
   readonly leaseMs: number
   readonly drainMs: number
+  readonly seal?: Seal | undefined
   readonly logger: Logger
   readonly runtime: Runtime
 }
@@ -143,9 +156,11 @@ export function relaySettings(options: RelayOptions): RelaySettings {
     }
     numbers[name] = value
   }
+  refuseUnfitSeal('startRelay', options.seal)
   const runtime = options.runtime ?? systemRuntime
   const logger = options.logger ?? consoleLogger(runtime)
-  return { ...numbers, destinations: checked(destinations), logger, runtime }
+  const { seal } = options
+  return { ...numbers, destinations: checked(destinations), seal, logger, runtime }
 }
 
 function checked(destinations: unknown): ReadonlyMap<string, Destination> {

@@ -41,7 +41,7 @@ export interface RelayStatements {
    */
   readonly remove: string
   /**
-   * `$1`: positions, ids, milliseconds until the next attempts and errors, as JSON, `$2`: most attempts, `$3`: milliseconds since
+   * `$1`: positions, ids, milliseconds until the next attempts, errors and whether no attempt is counted, as JSON, `$2`: most attempts, `$3`: milliseconds since
    * the first, `$4`: the positions.
    */
   readonly fail: string
@@ -62,7 +62,7 @@ export function relayStatements(schema: string): RelayStatements {
   const isMine = 'destination = $1 and bucket = any ($2::int2[])'
   // While a message waits, `failed_at` is the time of its first failure.
   const isFirst = '(attempt = 0 or failed_at is null)'
-  const isSpent = `(attempt + 1 >= $2::int4 or (not ${isFirst} and extract(epoch from now() - failed_at) * 1000 >= $3::float8))`
+  const isSpent = `(not failed."isHeld" and (attempt + 1 >= $2::int4 or (not ${isFirst} and extract(epoch from now() - failed_at) * 1000 >= $3::float8)))`
   const isBehind = (of: string): string =>
     `(select w.state from ${table} w where w.state in ('w', 'h') and ${between('w', 'destination, key, position', [`${of}.destination`, `${of}.key`], '0', `${of}.position`)}
       order by w.destination, w.key, w.position limit 1) is not null`
@@ -95,10 +95,10 @@ export function relayStatements(schema: string): RelayStatements {
       ) found) looked where before < ${LOOK_BYTES} order by looked.position`,
     remove: `delete from ${table} m using json_to_recordset($1::json) sent(position int8, id text)
       where m.position = any ($2::int8[]) and m.position = sent.position and m.message_id = sent.id`,
-    fail: `update ${table} m set attempt = attempt + 1, error = failed.error, due_at = now() + failed."delayMs" * interval '1 millisecond',
-      failed_at = case when ${isSpent} or ${isFirst} then now() else failed_at end,
+    fail: `update ${table} m set attempt = attempt + (not failed."isHeld")::int4, error = failed.error, due_at = now() + failed."delayMs" * interval '1 millisecond',
+      failed_at = case when failed."isHeld" then failed_at when ${isSpent} or ${isFirst} then now() else failed_at end,
       state = case when ${isSpent} then 'x'::"char" else 'w'::"char" end
-      from json_to_recordset($1::json) failed(position int8, id text, "delayMs" float8, error text)
+      from json_to_recordset($1::json) failed(position int8, id text, "delayMs" float8, "isHeld" bool, error text)
       where m.position = any ($4::int8[]) and m.position = failed.position and m.message_id = failed.id
       returning m.position::text, m.state::text`,
     waiting: `with recursive ${keys} select count(*)::int4 as keys, (min(error))::text as error from (

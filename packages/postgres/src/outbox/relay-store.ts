@@ -3,6 +3,7 @@ import type { OutgoingMessage } from '@onceward/core'
 import { givenContentType } from '@onceward/core/adapter'
 import { inTransaction, type PoolClientLike, type PoolLike } from '../client.ts'
 import { checkSchema } from '../inbox/schema-version.ts'
+import { type OutboxEnvelope, readOutboxEnvelope } from '../statements/outbox-envelope.ts'
 import { outboxStatus } from '../statements/outbox-status.ts'
 import { BUCKETS } from '../transaction/outbox-sql.ts'
 import { Plan, type Planned } from './plan.ts'
@@ -22,6 +23,8 @@ export interface StoredMessage extends OutgoingMessage {
   /** Destination and key are the same for messages that keep their order. Undefined: none. */
   readonly lane: string | undefined
   readonly attempt: number
+  /** Payload and headers are sealed: it must not leave like that. */
+  readonly sealed?: { readonly isJson: boolean } | undefined
 }
 
 /** What waits for one destination. */
@@ -43,6 +46,8 @@ export interface MessageFailure {
   /** Until the next attempt. */
   readonly delayMs: number
   readonly error: string
+  /** The message was not tried, because it cannot be opened: it waits without an attempt, and is never dead for that. */
+  readonly isHeld?: true | undefined
 }
 
 /** When a message that is refused is dead. */
@@ -328,9 +333,11 @@ export class RelayStore {
     failures: readonly MessageFailure[],
     { attempts, giveUpAfterMs }: FailureLimits,
   ): Promise<ReadonlySet<string>> {
-    const failed = failures.map(({ delayMs, error, message: { id, position } }) => ({
-      ...{ id, position, delayMs, error: error.toWellFormed() },
-    }))
+    const failed = failures.map(
+      ({ delayMs, error, isHeld = false, message: { id, position } }) => ({
+        ...{ id, position, delayMs, isHeld, error: error.toWellFormed() },
+      }),
+    )
     const positions = failed.map(({ position }) => position)
     const values = [JSON.stringify(failed), attempts, giveUpAfterMs, arrayOf(positions)].map(String)
     const { rows } = await inTransaction(this.#pool, (client) =>
@@ -380,17 +387,10 @@ function toPlanned(row: Readonly<Record<string, unknown>>): Planned & { readonly
   }
 }
 
-interface Envelope {
-  readonly source: string
-  readonly type: string
-  readonly headers: Readonly<Record<string, string>>
-  readonly isJson: boolean
-}
-
 function toMessage(destination: string, row: Readonly<Record<string, unknown>>): StoredMessage {
   const bytesOf = (name: string): Buffer => Buffer.from(String(row[name]), 'hex')
-  const envelope = JSON.parse(bytesOf('envelope').toString()) as Envelope
-  const { headers, isJson, source, type } = envelope
+  const envelope = readOutboxEnvelope(bytesOf('envelope'))
+  const { headers, isJson, sealed, source, type } = envelope
   const key = row['key'] === null ? undefined : bytesOf('key').toString()
   return {
     ...{
@@ -400,7 +400,13 @@ function toMessage(destination: string, row: Readonly<Record<string, unknown>>):
     },
     ...{ key, source, type, headers, payload: bytesOf('payload') },
     lane: key === undefined ? undefined : `${destination} ${key}`,
-    contentType:
-      givenContentType(headers) ?? (isJson ? 'application/json' : 'application/octet-stream'),
+    contentType: contentTypeOf({ headers, isJson }),
+    ...(sealed === true && { sealed: { isJson } }),
   }
 }
+
+export const contentTypeOf = ({
+  headers,
+  isJson,
+}: Pick<OutboxEnvelope, 'headers' | 'isJson'>): string =>
+  givenContentType(headers) ?? (isJson ? 'application/json' : 'application/octet-stream')

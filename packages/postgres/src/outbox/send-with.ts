@@ -1,9 +1,10 @@
 import { randomUUID } from 'node:crypto'
-import { ConfigurationError, OutboxError, type OutboxMessage } from '@onceward/core'
+import { ConfigurationError, OutboxError, type OutboxMessage, type Seal } from '@onceward/core'
 import { hasMethod, type KnownNames, refuseUnknownNames } from '@onceward/core/adapter'
-import { toCollected } from '@onceward/core/ports'
+import { Sealer, sealMessage, systemRuntime, toCollected } from '@onceward/core/ports'
 import { missingTables } from '../inbox/schema-version.ts'
 import { quotedSchema } from '../statements/schema-name.ts'
+import { refuseUnfitSeal } from '../statements/seal-option.ts'
 import { insertText, lockText } from '../transaction/outbox-sql.ts'
 
 /** Options of {@link sendWith}. */
@@ -12,9 +13,11 @@ export interface SendOptions {
   readonly schema?: string | undefined
   /** The CloudEvents source of the messages. @defaultValue `onceward` */
   readonly source?: string | undefined
+  /** Encrypts payload and headers, as the option `seal` of a guard. Its `consumer` is the source. @defaultValue none */
+  readonly seal?: Seal | undefined
 }
 
-const NAMES: KnownNames<SendOptions> = { schema: true, source: true }
+const NAMES: KnownNames<SendOptions> = { schema: true, source: true, seal: true }
 
 const NO_TRANSACTION =
   'sendWith got a handle that is no open transaction, so nothing was sent: begin a transaction, and give the handle that its writes go through.'
@@ -50,7 +53,13 @@ export async function sendWith(
   const { schema = 'onceward', source = 'onceward' } = options
   if (!Array.isArray(messages)) throw new OutboxError('sendWith expects an array of messages.')
   const sender = { source, newId: () => randomUUID() as string }
-  const collected = messages.map((message: OutboxMessage) => toCollected(message, sender))
+  refuseUnfitSeal('sendWith', options.seal)
+  const plain = messages.map((message: OutboxMessage) => toCollected(message, sender))
+  const sealer = new Sealer(options.seal, { consumer: source, runtime: systemRuntime })
+  const collected =
+    options.seal === undefined
+      ? plain
+      : await Promise.all(plain.map((message) => sealMessage(sealer, message)))
   const query = queryOf(tx)
   if (collected.length === 0) return
   const quoted = quotedSchema(schema)

@@ -18,7 +18,13 @@ export interface StoredDelivery {
   readonly bodyParts: number
 }
 
-interface Properties {
+/**
+ * Stands before the JSON of the properties of a sealed delivery. Versions that know nothing of it cannot read such a row: they
+ * leave it as it is, and send nothing on that is sealed.
+ */
+const SEALED_PREFIX = 'sealed:'
+
+export interface Properties {
   readonly contentType?: string | undefined
   readonly contentEncoding?: string | undefined
   readonly messageId?: string | undefined
@@ -52,11 +58,13 @@ export function storeDelivery(delivery: Delivery, maxStoredBytes: number): Store
   const bodyParts =
     isStored && body.byteLength > PART_BYTES ? Math.ceil(body.byteLength / PART_BYTES) : 0
   const producedAtMs = producedAt?.getTime()
+  // What is left out of the row is not sealed in it.
+  const prefix = isStored && delivery.sealed === true ? SEALED_PREFIX : ''
   const texts = { contentType, contentEncoding, messageId, orderingKey }
   const properties: Properties = { ...texts, producedAtMs, item }
   return {
     source: textsJson(delivery.source),
-    properties: toBase64(JSON.stringify(properties)),
+    properties: toBase64(prefix + JSON.stringify(properties)),
     envelope: isStored && envelope !== undefined ? toBase64(envelope) : null,
     headers: toBase64(isStored ? textsJson(headers) : '{}'),
     body: isStored && bodyParts === 0 ? toBase64(body) : '',
@@ -82,8 +90,9 @@ export function bodyPart(body: Uint8Array, part: number): string {
 
 /** @param body - Of a delivery whose body is in parts. */
 export function readDelivery(stored: StoredDelivery, body?: Uint8Array): Delivery {
-  const properties = fromJson(stored.properties) as Properties
-  const headers = fromJson(stored.headers) as Delivery['headers']
+  const isSealed = isSealedDelivery(stored.properties)
+  const properties: Properties = readProperties(stored.properties)
+  const headers = JSON.parse(textOf(stored.headers)) as Delivery['headers']
   const { contentType, contentEncoding, item, messageId, orderingKey, producedAtMs } = properties
   return {
     body: body ?? new Uint8Array(Buffer.from(stored.body, 'base64')),
@@ -96,11 +105,22 @@ export function readDelivery(stored: StoredDelivery, body?: Uint8Array): Deliver
     ...(messageId === undefined ? {} : { messageId }),
     ...(orderingKey === undefined ? {} : { orderingKey }),
     ...(item === undefined ? {} : { item }),
+    ...(isSealed ? { sealed: true } : {}),
     ...(typeof producedAtMs === 'number' ? { producedAt: new Date(producedAtMs) } : {}),
     ...(stored.envelope === null
       ? {}
       : { envelope: new Uint8Array(Buffer.from(stored.envelope, 'base64')) }),
   }
+}
+
+/** @param properties - Of a stored delivery, as base64. */
+export const isSealedDelivery = (properties: string): boolean =>
+  textOf(properties).startsWith(SEALED_PREFIX)
+
+/** @param properties - As base64. */
+export function readProperties(properties: string): Readonly<Record<string, unknown>> & Properties {
+  const text = textOf(properties)
+  return JSON.parse(text.startsWith(SEALED_PREFIX) ? text.slice(SEALED_PREFIX.length) : text)
 }
 
 /** Whether the delivery was too large to be stored; such a dead letter cannot be replayed from Postgres. */
@@ -123,6 +143,4 @@ function toBase64(content: Uint8Array | string): string {
     : Buffer.from(content.buffer, content.byteOffset, content.byteLength).toString('base64')
 }
 
-function fromJson(base64: string): unknown {
-  return JSON.parse(Buffer.from(base64, 'base64').toString())
-}
+const textOf = (base64: string): string => Buffer.from(base64, 'base64').toString()

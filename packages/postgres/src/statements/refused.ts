@@ -23,6 +23,13 @@ export interface RefusedStatements {
   readonly dueRefused: string
 }
 
+/**
+ * All columns of a delivery come from one storing of it: the properties say whether the others are sealed. The pieces of a body
+ * are always written again, and what was too large or is empty is taken again.
+ */
+const takenOver = (column: string): string =>
+  `${column} = case when excluded.body_parts > 0 or (r.body = '' and r.body_parts = 0) then excluded.${column} else r.${column} end`
+
 export function refusedStatements(schema: string): RefusedStatements {
   return {
     refuse: `
@@ -38,10 +45,7 @@ on conflict (refused_id) do update set
   last_failed_at = clock_timestamp(), next_try = case when r.replay then now() else r.next_try end, replay = false,
   publisher = case when r.replay then null else r.publisher end,
   publish_until = case when r.replay then null else r.publish_until end,
-  body = case when r.body = '' then excluded.body else r.body end,
-  headers = case when r.body = '' and r.body_parts = 0 then excluded.headers else r.headers end,
-  envelope = coalesce(r.envelope, excluded.envelope),
-  body_parts = greatest(r.body_parts, excluded.body_parts)`,
+  ${['properties', 'envelope', 'headers', 'body', 'body_bytes', 'body_parts'].map(takenOver).join(', ')}`,
 
     takeRefused: `
 with dead as materialized (

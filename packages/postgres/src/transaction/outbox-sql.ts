@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { CollectedMessage } from '@onceward/core/ports'
 import { literal } from '../driver/sql-literal.ts'
+import { writeOutboxEnvelope } from '../statements/outbox-envelope.ts'
 
 /** A relay owns whole buckets. */
 export const BUCKETS = 64
@@ -74,8 +75,8 @@ export function insertText(
 }
 
 function rowText(message: CollectedMessage): string {
-  const { delayMs, event, headers, id, isJson, key, payload, source, to, type } = message
-  const envelope = Buffer.from(JSON.stringify({ source, type, headers, isJson, event }))
+  const { delayMs, id, key, payload, to } = message
+  const envelope = writeOutboxEnvelope(message)
   const [state, dueAt] =
     delayMs === 0
       ? ['q', 'null::pg_catalog.timestamptz']

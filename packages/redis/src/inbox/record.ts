@@ -111,9 +111,9 @@ export function knownOf(stored: Stored, nowMs: number): Known {
 
 export function storedDelivery(delivery: Delivery): StoredDelivery {
   const { body, envelope, headers, producedAt, source } = delivery
-  const { contentType, contentEncoding, item, messageId, orderingKey } = delivery
+  const { contentType, contentEncoding, item, messageId, orderingKey, sealed } = delivery
   return {
-    ...{ item, headers, source, contentType, contentEncoding, messageId, orderingKey },
+    ...{ item, headers, source, contentType, contentEncoding, messageId, orderingKey, sealed },
     body: Buffer.from(body).toString('base64'),
     envelope: envelope && Buffer.from(envelope).toString('base64'),
     producedAt: producedAt?.getTime(),

@@ -16,6 +16,7 @@ import type {
   CountedEvent,
   DeadLetterRef,
   DueEvent,
+  EventId,
   Failure,
   IdentifiedEvent,
   InboxSession,
@@ -78,6 +79,7 @@ interface StepDetails {
 /** An inbox in Redis as one guard uses it. */
 export class RedisInboxSession implements InboxSession<RedisTransaction> {
   readonly concurrency: number
+  readonly keepsSealed = 'troubled'
   readonly secret: Uint8Array
   readonly #parts: SessionParts
   readonly #records: Records
@@ -252,7 +254,7 @@ export class RedisInboxSession implements InboxSession<RedisTransaction> {
 
   refuse(refusals: readonly Refusal[]): Promise<readonly DeadLetterRef[]> {
     const { consumer } = this.#parts.registration
-    const ids = refusals.map(({ delivery }) => messageHash(consumer, delivery))
+    const ids = refusals.map(({ delivery, original = delivery }) => messageHash(consumer, original))
     return this.#records.change(
       ids.map((id) => nameOf({ kind: 'refused', id })),
       ({ stored }, index, nowMs): Decision<DeadLetterRef> => {
@@ -311,8 +313,10 @@ export class RedisInboxSession implements InboxSession<RedisTransaction> {
     return answer ?? 'lost'
   }
 
-  async due(limit: number): Promise<readonly DueEvent[]> {
-    const names = await this.#records.due(limit + MORE_DUE)
+  async due(limit: number, except: readonly EventId[] = []): Promise<readonly DueEvent[]> {
+    const left = new Set(except.map(nameOfEvent))
+    const listed = await this.#records.due(limit + MORE_DUE + left.size)
+    const names = listed.filter((name) => !left.has(name))
     const { all, nowMs } = await this.#records.read(names)
     const due: DueEvent[] = []
     for (const [index, name] of names.entries()) {

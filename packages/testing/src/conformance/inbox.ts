@@ -6,6 +6,7 @@ import { letterTests } from './inbox-letters.ts'
 import { messageTests } from './inbox-messages.ts'
 import { parkingTests } from './inbox-parking.ts'
 import { publishingTests } from './inbox-publishing.ts'
+import { sealedTests } from './inbox-sealed.ts'
 import {
   type InboxCapabilities,
   type InboxUnderTest,
@@ -42,6 +43,7 @@ export function inboxConformance<Tx>(
     letterTests(open, capabilities)
     publishingTests(open)
     envelopeTests(open)
+    sealedTests(open, capabilities)
     if (capabilities.countsMessages) messageTests(open)
   })
 }

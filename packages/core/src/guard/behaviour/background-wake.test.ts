@@ -181,7 +181,9 @@ test.each([
 ])(
   'without timers, a search that ended $found events is followed after $againAfterMs ms',
   async ({ found, againAfterMs }) => {
-    const letters = [Array.from({ length: found }, () => ({ what: 'publish' }) as DueEvent)]
+    const letters = [
+      Array.from({ length: found }, () => ({ what: 'publish', delivery: {} }) as DueEvent),
+    ]
     const { background, clock, searches } = contextOf({ due: async () => letters.shift() ?? [] })
     const work = backgroundOnDemand(background)
     const doDue = (): Promise<void> => work(stopSignals([]))
