@@ -55,6 +55,7 @@ const COMMANDS = {
   api,
   'build:confluent': (args) => runFromSource('scripts/confluent.ts', args),
   demo,
+  servers: (args) => runFromSource('test-e2e/examples/main.ts', args),
   bench: (args) => runFromSource('bench/runner/run.ts', args),
   soak: (args) => runFromSource('test-e2e/soak/main.ts', args),
   simulate: (args) => runFromSource('test-e2e/simulation/run/main.ts', args),

@@ -39,14 +39,22 @@ function variables<C>(server: Server<C>, of: (connection: C) => NodeJS.ProcessEn
 
 /** Starts what an example needs, in place of its compose file. */
 export async function startServers(example: string): Promise<Started> {
-  const servers = new AsyncDisposableStack()
   const name = `orders-${randomUUID()}`
-  const env: NodeJS.ProcessEnv = {
-    ...{ DATABASE_URL: (await database()).url, QUEUE: name, TOPIC: name },
+  const { url } = await database()
+  const started = await startBeside(url, example)
+  Object.assign(started.env, {
+    ...{ QUEUE: name, TOPIC: name },
     ...{ PORT: `${await freePort()}`, HEALTH_PORT: `${await freePort()}` },
     // The generator of Prisma does not use the engine for migrations, which would be downloaded.
     ...{ PRISMA_SCHEMA_ENGINE_BINARY: process.execPath, CHECKPOINT_DISABLE: '1' },
-  }
+  })
+  return started
+}
+
+/** The servers that an example needs beside its database, with the variables that name all of them. */
+export async function startBeside(databaseUrl: string, example: string): Promise<Started> {
+  const servers = new AsyncDisposableStack()
+  const env: NodeJS.ProcessEnv = { DATABASE_URL: databaseUrl }
   try {
     for (const need of EXAMPLES[example] ?? []) {
       Object.assign(env, servers.use(await STARTS[need]()).env)

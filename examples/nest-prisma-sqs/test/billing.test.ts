@@ -10,9 +10,20 @@ const ORDERS = 100
 const pool = new Pool({ connectionString: databaseUrl })
 after(() => pool.end())
 
-/** Only errors are shown: the worker writes a line for each charge. */
-const run = (file: string, ...args: string[]): ChildProcess =>
-  spawn(process.execPath, [file, ...args], { stdio: ['ignore', 'ignore', 'inherit'] })
+/** What the processes write, a line for each charge, is shown only if the test fails. */
+let written = ''
+let hasPassed = false
+after(() => {
+  if (!hasPassed) console.error(written.slice(-20_000))
+})
+
+function run(file: string, ...args: string[]): ChildProcess {
+  const child = spawn(process.execPath, [file, ...args], { stdio: ['ignore', 'ignore', 'pipe'] })
+  child.stderr?.on('data', (chunk: Buffer) => {
+    written += chunk.toString()
+  })
+  return child
+}
 
 async function runToEnd(file: string, ...args: string[]): Promise<void> {
   const [code] = await once(run(file, ...args), 'exit')
@@ -57,6 +68,7 @@ test('charges every order once, and reports each tick once, though the worker wa
       { orders, charges, reports },
       { orders: ORDERS, charges: ORDERS, reports: ticks },
     )
+    hasPassed = true
   } finally {
     for (const worker of workers) worker.kill('SIGKILL')
   }
