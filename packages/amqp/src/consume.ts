@@ -2,6 +2,7 @@ import type { Consumption } from '@onceward/core'
 import {
   type ClientRule,
   type ConsumerLoop,
+  forCaller,
   type Guard,
   type GuardPort,
   type LoopSignals,
@@ -68,17 +69,19 @@ export async function consumeAmqp(
   guard: Guard,
   options: ConsumeAmqpOptions,
 ): Promise<Consumption> {
-  const port = portOf(guard)
-  checkConsumeNames(options)
-  const settings = resolveSettings(options, port.settings)
-  if (typeof connection !== 'function') refuseUnfitClient('consumeAmqp', connection, CONNECTION)
-  return startConsumption({
-    port,
-    drainMs: settings.drainMs,
-    signal: options.signal,
-    queue: settings.queue,
-    describe: (error) => classifyError(error).text,
-    createLoop: (signals) => createLoop({ port, settings, signals, connection }),
+  return await forCaller(consumeAmqp, async () => {
+    const port = portOf(guard)
+    checkConsumeNames(options)
+    const settings = resolveSettings(options, port.settings)
+    if (typeof connection !== 'function') refuseUnfitClient('consumeAmqp', connection, CONNECTION)
+    return startConsumption({
+      port,
+      drainMs: settings.drainMs,
+      signal: options.signal,
+      queue: settings.queue,
+      describe: (error) => classifyError(error).text,
+      createLoop: (signals) => createLoop({ port, settings, signals, connection }),
+    })
   })
 }
 

@@ -2,6 +2,7 @@ import { ConfigurationError, type Consumption } from '@onceward/core'
 import {
   type ClientRule,
   type ConsumerLoop,
+  forCaller,
   type Guard,
   type GuardPort,
   type LoopSignals,
@@ -60,19 +61,21 @@ export async function consumeKafka(
   guard: Guard,
   options: ConsumeKafkaOptions,
 ): Promise<Consumption> {
-  const port = portOf(guard)
-  checkConsumeNames(options)
-  const { given, sender } = withSender(options, portOfHandle(kafka))
-  const settings = resolveConsumerSettings(given, port.settings)
-  const client = await clientOf(kafka)
-  client.check(settings)
-  return startConsumption({
-    port,
-    drainMs: settings.drainMs,
-    signal: options.signal,
-    queue: settings.topics.map(String).join(', '),
-    describe: (error) => classifyError(error).text,
-    createLoop: (signals) => createLoop({ port, client, settings, sender, signals }),
+  return await forCaller(consumeKafka, async () => {
+    const port = portOf(guard)
+    checkConsumeNames(options)
+    const { given, sender } = withSender(options, portOfHandle(kafka))
+    const settings = resolveConsumerSettings(given, port.settings)
+    const client = await clientOf(kafka)
+    client.check(settings)
+    return startConsumption({
+      port,
+      drainMs: settings.drainMs,
+      signal: options.signal,
+      queue: settings.topics.map(String).join(', '),
+      describe: (error) => classifyError(error).text,
+      createLoop: (signals) => createLoop({ port, client, settings, sender, signals }),
+    })
   })
 }
 

@@ -1,6 +1,7 @@
 import type { Consumption } from '@onceward/core'
 import {
   type ConsumerLoop,
+  forCaller,
   type Guard,
   type GuardPort,
   type LoopSignals,
@@ -57,19 +58,21 @@ export async function consumeNats(
   guard: Guard,
   options: ConsumeNatsOptions,
 ): Promise<Consumption> {
-  const port = portOf(guard)
-  checkConsumeNames(options)
-  const settings = resolveSettings(options, port.settings)
-  refuseOtherNatsClient('consumeNats', connection)
-  const { domain } = options
-  const api = createNatsApi(connection, { ...settings, domain }, port.runtime)
-  return startConsumption({
-    port,
-    drainMs: settings.drainMs,
-    signal: options.signal,
-    queue: settings.stream,
-    describe: (error) => classifyError(error).text,
-    createLoop: (signals) => createLoop({ port, api, settings, signals }),
+  return await forCaller(consumeNats, async () => {
+    const port = portOf(guard)
+    checkConsumeNames(options)
+    const settings = resolveSettings(options, port.settings)
+    refuseOtherNatsClient('consumeNats', connection)
+    const { domain } = options
+    const api = createNatsApi(connection, { ...settings, domain }, port.runtime)
+    return startConsumption({
+      port,
+      drainMs: settings.drainMs,
+      signal: options.signal,
+      queue: settings.stream,
+      describe: (error) => classifyError(error).text,
+      createLoop: (signals) => createLoop({ port, api, settings, signals }),
+    })
   })
 }
 

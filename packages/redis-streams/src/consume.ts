@@ -1,6 +1,7 @@
 import type { Consumption } from '@onceward/core'
 import {
   type ConsumerLoop,
+  forCaller,
   type Guard,
   type GuardPort,
   type LoopSignals,
@@ -54,17 +55,19 @@ export async function consumeStream(
   guard: Guard,
   options: ConsumeStreamOptions,
 ): Promise<Consumption> {
-  const port = portOf(guard)
-  checkConsumeNames(options)
-  const settings = resolveSettings(options, port.settings)
-  const api = createStreamApi(connectionOf('consumeStream', client), settings, port.runtime)
-  return startConsumption({
-    port,
-    drainMs: settings.drainMs,
-    signal: options.signal,
-    queue: settings.queue,
-    describe: (error) => classifyError(error).text,
-    createLoop: (signals) => createLoop({ port, api, settings, signals }),
+  return await forCaller(consumeStream, async () => {
+    const port = portOf(guard)
+    checkConsumeNames(options)
+    const settings = resolveSettings(options, port.settings)
+    const api = createStreamApi(connectionOf('consumeStream', client), settings, port.runtime)
+    return startConsumption({
+      port,
+      drainMs: settings.drainMs,
+      signal: options.signal,
+      queue: settings.queue,
+      describe: (error) => classifyError(error).text,
+      createLoop: (signals) => createLoop({ port, api, settings, signals }),
+    })
   })
 }
 

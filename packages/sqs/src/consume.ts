@@ -1,6 +1,7 @@
 import type { Consumption } from '@onceward/core'
 import {
   type ConsumerLoop,
+  forCaller,
   type Guard,
   type GuardPort,
   type LoopSignals,
@@ -49,18 +50,20 @@ export async function consumeSqs(
   guard: Guard,
   options: ConsumeSqsOptions,
 ): Promise<Consumption> {
-  const port = portOf(guard)
-  checkConsumeNames(options)
-  const settings = resolveSettings(options, port.settings)
-  refuseOtherSqsClient('consumeSqs', client)
-  const api = createSqsApi(client, settings.queueUrl, port.runtime)
-  return startConsumption({
-    port,
-    drainMs: settings.drainMs,
-    signal: options.signal,
-    queue: settings.queueUrl,
-    describe: (error) => classifyError(error).text,
-    createLoop: (signals) => createLoop({ port, api, settings, signals }),
+  return await forCaller(consumeSqs, async () => {
+    const port = portOf(guard)
+    checkConsumeNames(options)
+    const settings = resolveSettings(options, port.settings)
+    refuseOtherSqsClient('consumeSqs', client)
+    const api = createSqsApi(client, settings.queueUrl, port.runtime)
+    return startConsumption({
+      port,
+      drainMs: settings.drainMs,
+      signal: options.signal,
+      queue: settings.queueUrl,
+      describe: (error) => classifyError(error).text,
+      createLoop: (signals) => createLoop({ port, api, settings, signals }),
+    })
   })
 }
 

@@ -74,6 +74,7 @@ export {
   registerMessageTraits,
   registerMessageTypes,
 } from '../support/adapter-registry.ts'
+export { forCaller } from '../support/caller.ts'
 export { consoleLogger } from '../support/default-logger.ts'
 export { messageCountsBy } from '../support/message-counts.ts'
 export { givenContentType, outgoingHeaders } from '../support/outgoing-headers.ts'

@@ -13,6 +13,7 @@ import type {
   RouterOptions,
 } from '../options/options.ts'
 import type { CallerRetries, ResolvedOptions } from '../options/resolved-options.ts'
+import { forCaller } from '../support/caller.ts'
 import { hasMethod, refuseUnknownNames } from '../support/wrong-arguments.ts'
 import type { HandlerCall } from '../transaction/engine.ts'
 import { resolveOptions } from './resolve-options.ts'
@@ -83,9 +84,11 @@ export function createGuard<Tx = undefined, Decoded = unknown, Payload = Decoded
   handler: Handler<Payload, Tx, Result>,
 ): Guard<Payload, Awaited<Result>>
 export function createGuard(options: object, handler?: unknown): Guard {
-  const given = options as GuardOptions<unknown, unknown>
-  const resolved = resolveOptions(given)
-  return makeGuard(resolved, callOf('createGuard', { options, handler }, SINGLE))
+  return forCaller(createGuard, () => {
+    const given = options as GuardOptions<unknown, unknown>
+    const resolved = resolveOptions(given)
+    return makeGuard(resolved, callOf('createGuard', { options, handler }, SINGLE))
+  })
 }
 
 interface Kind<Name extends HandlerCall['kind']> {
@@ -155,9 +158,11 @@ export function createBatchGuard<Tx, Decoded = unknown, Payload = Decoded>(
   handler: BatchHandler<Payload, Tx>,
 ): Guard<Payload>
 export function createBatchGuard(options: object, handler?: unknown): Guard {
-  const given = sharingOne(options) as InboxGuardOptions<unknown, unknown>
-  const resolved = resolveOptions(given, 'createBatchGuard')
-  return makeGuard(resolved, callOf('createBatchGuard', { options, handler }, BATCH))
+  return forCaller(createBatchGuard, () => {
+    const given = sharingOne(options) as InboxGuardOptions<unknown, unknown>
+    const resolved = resolveOptions(given, 'createBatchGuard')
+    return makeGuard(resolved, callOf('createBatchGuard', { options, handler }, BATCH))
+  })
 }
 
 /** One transaction for the batch. Any other wish is left in place, so that it is refused. */
