@@ -78,6 +78,7 @@ describe.each(Object.keys(BUNDLERS))('a program bundled by %s into one file', (b
         '000005-kafka-offsets.sql',
         '000006-outbox-leases.sql',
         '000007-pauses.sql',
+        '000008-removed-consumers.sql',
       ],
       settled: {
         pg: ['processed', 'duplicate'],
