@@ -1,6 +1,7 @@
 import type { AmqpConnection, ConsumeAmqpOptions } from '@onceward/amqp'
 import type { Consumption, Guard } from '@onceward/core'
 import type { ConsumeKafkaOptions, KafkaClient, KafkaClientHandle } from '@onceward/kafka'
+import type { ConsumeNatsOptions, NatsClient } from '@onceward/nats'
 import type { ConsumeStreamOptions, StreamClient } from '@onceward/redis-streams'
 import type { ConsumeSqsOptions, SqsClient } from '@onceward/sqs'
 import { loadFor } from './package-loader.ts'
@@ -18,6 +19,7 @@ export interface Broker<Place extends object = never> {
 export interface Places {
   readonly amqp: Omit<ConsumeAmqpOptions, 'signal'>
   readonly kafka: Omit<ConsumeKafkaOptions, 'signal'>
+  readonly nats: Omit<ConsumeNatsOptions, 'signal'>
   readonly sqs: Omit<ConsumeSqsOptions, 'signal'>
   readonly streams: Omit<ConsumeStreamOptions, 'signal'>
 }
@@ -26,7 +28,7 @@ type WithoutConsumer<Given> = Given extends unknown ? Omit<Given, 'consumer'> : 
 
 /**
  * Where a consumer reads, and how: the options of `consumeSqs` and its siblings. Beside those of a guard, `consumer` is its
- * name: the settings of a Kafka consumer are given to {@link kafkaBroker}.
+ * name: the settings of a Kafka consumer are given to {@link kafkaBroker}, the name of one of NATS to {@link natsBroker}.
  */
 export type Place = WithoutConsumer<Places[keyof Places]>
 
@@ -77,5 +79,22 @@ export const streamBroker = (client: StreamClient): Broker<Places['streams']> =>
     const load = () => import('@onceward/redis-streams')
     const { consumeStream } = await loadFor('streamBroker', '@onceward/redis-streams', load)
     return consumeStream(client, guard, place)
+  },
+})
+
+/**
+ * Consumes from a stream of NATS JetStream. Needs the package `@onceward/nats`.
+ *
+ * @param connection - Of `connect()` of `@nats-io/transport-node`.
+ * @param settings - `consumer` names the pull consumer, if it is another name than that of the guard.
+ */
+export const natsBroker = (
+  connection: NatsClient,
+  settings: Pick<ConsumeNatsOptions, 'consumer'> = {},
+): Broker<Places['nats']> => ({
+  consume: async (guard, place) => {
+    const load = () => import('@onceward/nats')
+    const { consumeNats } = await loadFor('natsBroker', '@onceward/nats', load)
+    return consumeNats(connection, guard, { ...settings, ...place })
   },
 })

@@ -2,6 +2,7 @@ export {
   amqpBroker,
   type Broker,
   kafkaBroker,
+  natsBroker,
   type Place,
   type Places,
   sqsBroker,

@@ -46,6 +46,7 @@ export const nats: BrokerDefinition = {
   },
   consumer: () => import('./consume.ts'),
   destination: async () => (await import('./destination.ts')).destinationOf,
+  nest: async () => (await import('./nest.ts')).nestConsumerOf,
   demo: async () => (await import('./demo.ts')).natsDemo,
   benchmark: async () => (await import('../../../bench/scenarios/nats.ts')).natsBenchmark,
   docs: async () => (await import('./docs.ts')).natsDocs,
