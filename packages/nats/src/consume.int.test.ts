@@ -1,11 +1,15 @@
 import { jetstreamManager } from '@nats-io/jetstream'
 import { FatalError } from '@onceward/core'
 import { memoryInbox } from '@onceward/core/memory'
+import { systemRuntime } from '@onceward/core/ports'
 import { until } from '@onceward/testing'
-import { guardOf } from '@onceward/testing/adapter'
+import { deadLetterOf, guardOf } from '@onceward/testing/adapter'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { createNatsApi } from './clients/nats-api.ts'
+import { createPublisher } from './dead-letter.ts'
+import { pulled } from './fixtures/hand-made-api.ts'
 import { connectTo, type JetStream, startJetStream } from './fixtures/jetstream.ts'
-import { consumeNats } from './index.ts'
+import { consumeNats, fromNatsMessage } from './index.ts'
 
 let server: JetStream
 
@@ -63,6 +67,20 @@ test('a failed event waits at the server, and a dead one is published with its r
       }),
     },
   ])
+})
+
+test('a dead letter that is published again is there once, and that of an event that died again is another one', async () => {
+  const dead = await server.open({})
+  const settings = { stream: dead, consumer, domain: undefined }
+  const api = createNatsApi(server.connection, settings, systemRuntime)
+  const publish = createPublisher(api, { stream: dead })
+  const delivery = fromNatsMessage(pulled())
+  await publish(deadLetterOf(delivery))
+  await publish(deadLetterOf(delivery))
+  expect(await server.stored(dead)).toHaveLength(1)
+  await publish(deadLetterOf(delivery, { lastFailedAt: new Date(1) }))
+  expect(await server.stored(dead)).toHaveLength(2)
+  api.close()
 })
 
 // Red when they are left to the `ack_wait` of a minute.

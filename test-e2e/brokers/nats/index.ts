@@ -26,7 +26,8 @@ export const nats: BrokerDefinition = {
   },
   servers: {
     acceptance: server(),
-    crash: server(),
+    // A letter that is published again must be seen, and comes after the `ack_wait` of its message.
+    crash: server({ duplicateWindowMs: 100 }),
     patient: server({ ackWaitMs: 6_000 }),
     outage: [server()],
   },

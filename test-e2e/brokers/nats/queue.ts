@@ -7,10 +7,15 @@ import { freshName, type QueueUnderTest } from '../queue-under-test.ts'
 
 export interface NatsQueueOptions {
   readonly ackWaitMs?: number | undefined
+  /** Servers that keep the streams. */
+  readonly replicas?: number | undefined
+  /** For how long the stream of dead letters drops a copy. Default: that of the server, 2 minutes. */
+  readonly duplicateWindowMs?: number | undefined
 }
 
 export interface NatsSource extends Source {
   readonly kind: 'nats'
+  /** Of one server, or of all of them with commas between. */
   readonly url: string
   readonly stream: string
   readonly consumer: string
@@ -27,19 +32,26 @@ export const CONSUMER = 'billing'
 
 /** A connection that comes back as long as it is asked to. */
 export const connectionTo = (url: string): Promise<NatsConnection> =>
-  connect({ servers: url, maxReconnectAttempts: -1, reconnectTimeWait: 100 })
+  connect({ servers: url.split(','), maxReconnectAttempts: -1, reconnectTimeWait: 100 })
 
 export interface NewStream {
   readonly stream: string
   readonly subjects: readonly string[]
+  readonly replicas?: number | undefined
+  readonly duplicateWindowMs?: number | undefined
 }
 
 export async function createStream(
   connection: NatsConnection,
-  { stream, subjects }: NewStream,
+  { stream, subjects, replicas = 1, duplicateWindowMs = 0 }: NewStream,
 ): Promise<void> {
   const manager = await jetstreamManager(connection)
-  await manager.streams.add({ name: stream, subjects: [...subjects], max_age: 86_400e9 })
+  await manager.streams.add({
+    ...{ name: stream, subjects: [...subjects] },
+    ...{ max_age: 86_400e9, num_replicas: replicas },
+    // 0: as the server has it.
+    duplicate_window: duplicateWindowMs * 1e6,
+  })
 }
 
 /** A pull consumer as the documents say. */
@@ -64,14 +76,14 @@ export async function unsettled(connection: NatsConnection, stream: string): Pro
 
 export async function createNatsQueue(
   url: string,
-  { ackWaitMs = 2_000 }: NatsQueueOptions = {},
+  { ackWaitMs = 2_000, ...config }: NatsQueueOptions = {},
 ): Promise<NatsQueue> {
   const connection = await connectionTo(url)
   const stream = freshName()
   const deadStream = `${stream}-dead`
   const dead = `dead.${stream}`
-  await createStream(connection, { stream, subjects: [`${stream}.>`] })
-  await createStream(connection, { stream: deadStream, subjects: [dead] })
+  await createStream(connection, { stream, subjects: [`${stream}.>`], replicas: config.replicas })
+  await createStream(connection, { stream: deadStream, subjects: [dead], ...config })
   await createConsumer(connection, stream, ackWaitMs)
   const client = jetstream(connection)
   let read = 0
@@ -107,13 +119,18 @@ export async function createNatsQueue(
   }
 }
 
-/** Until the server is back. */
+/** Until the server is back, or another leads the stream: while nobody does, the client says that nobody has JetStream. */
 async function again<Answer>(call: () => Promise<Answer>): Promise<Answer> {
   for (;;) {
     try {
       return await call()
     } catch (error) {
-      if (!/timeout|disconnected|no responders/i.test(String(error))) throw error
+      if (
+        !/timeout|disconnected|no responders|not enabled|temporarily unavailable/i.test(
+          String(error),
+        )
+      )
+        throw error
       await pause(100)
     }
   }

@@ -3,6 +3,7 @@ export { type KafkaOptions, kafka } from './kafka/kafka.ts'
 export { type KafkaCluster, kafkaCluster } from './kafka/kafka-cluster.ts'
 export type { KafkaConnection, KafkaUser } from './kafka/kafka-connection.ts'
 export { type NatsOptions, type NatsServerConnection, nats } from './nats/nats.ts'
+export { type NatsCluster, natsCluster } from './nats/nats-cluster.ts'
 export { type PgbouncerOptions, pgbouncer } from './postgres/pgbouncer.ts'
 export {
   type PostgresConnection,

@@ -71,8 +71,15 @@ function dockerNats(): Promise<Server<NatsServerConnection>> {
 }
 
 async function nativeNats(settings: string): Promise<Server<NatsServerConnection>> {
+  return startNode(await freePort(), settings)
+}
+
+/** A native server. `settings` are further lines of its configuration file. */
+export async function startNode(
+  port: number,
+  settings: string,
+): Promise<Server<NatsServerConnection>> {
   const tools = await toolPaths(NATS_TOOLS)
-  const port = await freePort()
   const directory = await serverDirectory('nats')
   const log = join(directory, 'nats.log')
   const config = join(directory, 'nats.conf')
