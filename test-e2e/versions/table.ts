@@ -84,6 +84,7 @@ export const CLIENTS: readonly Client[] = [
   {
     name: 'bullmq',
     ...{ range: '>=5.1.0 <7.0.0', oldest: '5.1.0', usedWith: 'bullmq', program: 'bullmq' },
+    companions: [{ name: 'ioredis', oldest: '5.3.2' }],
     server: 'redis',
   },
   {

@@ -32,8 +32,8 @@ function named(name: string, message: string, cause?: unknown): Error {
   return Object.defineProperty(error, 'name', { value: name })
 }
 
-/** Tells the worker that the job was moved already. */
-export const delayedError = (): Error => named('DelayedError', 'bullmq:movedToDelayed')
+/** Tells the worker that the job was moved already. BullMQ 5.1 knows another copy's error by its message. */
+export const delayedError = (): Error => named('DelayedError', 'DelayedError')
 
 /** Makes the worker fail the job, whatever attempts BullMQ would have left for it. */
 export const unrecoverableError = (message: string, cause: unknown): Error =>

@@ -26,10 +26,12 @@ const guard = createGuard(
 )
 const { hostname: host, port } = new URL(env('REDIS_URL'))
 const connection = { host, port: Number(port), maxRetriesPerRequest: null }
-const queue = new Queue('orders', { connection })
-const events = new QueueEvents('orders', { connection })
+// Both versions have one Redis.
+const name = `orders-${process.pid}`
+const queue = new Queue(name, { connection })
+const events = new QueueEvents(name, { connection })
 await events.waitUntilReady()
-const worker = new Worker('orders', bullmqProcessor(guard), { connection, maxStalledCount: 4 })
+const worker = new Worker(name, bullmqProcessor(guard), { connection, maxStalledCount: 4 })
 worker.on('error', () => undefined)
 
 const first = await queue.add('place', { order: 'a' })
