@@ -128,16 +128,8 @@ export const createAccept =
  * also after a stay in a delay queue, and also for a stored delivery. Undefined for another broker's deliveries, and for
  * a stored one whose envelope cannot be read.
  */
-export function amqpMessage(delivery: Delivery): ConsumeMessage | undefined {
-  const { raw, source } = delivery
-  if (source.broker !== 'amqp') return undefined
-  if (typeof raw === 'object' && raw !== null) return raw as ConsumeMessage
-  try {
-    return delivery.envelope === undefined ? undefined : readMessage(delivery)
-  } catch {
-    return undefined
-  }
-}
+export const amqpMessage: (delivery: Delivery) => ConsumeMessage | undefined =
+  registerEnvelopeReader('amqp', readMessage)
 
 interface StoredMessage extends Omit<ConsumeMessage, 'content'> {
   readonly id?: string
@@ -149,8 +141,6 @@ function readMessage({ body, envelope = new Uint8Array() }: Delivery): ConsumeMe
   names.set(message, id === undefined ? undefined : { id, isStored: true })
   return message
 }
-
-registerEnvelopeReader('amqp', readMessage)
 
 /** Undefined: the message was stored by a version that gave no names. */
 const names = new WeakMap<ConsumeMessage, DeliveryName | undefined>()

@@ -92,21 +92,14 @@ function textsOf(fields: unknown): Readonly<Record<string, string>> {
  * })
  * ```
  */
-export function bullmqJob(delivery: Delivery): BullmqJob | undefined {
-  const { raw, source } = delivery
-  if (source.broker !== 'bullmq') return undefined
-  if (typeof raw === 'object' && raw !== null) return raw as BullmqJob
-  try {
-    return delivery.envelope === undefined ? undefined : readJob(delivery)
-  } catch {
-    return undefined
-  }
-}
+export const bullmqJob: (delivery: Delivery) => BullmqJob | undefined = registerEnvelopeReader(
+  'bullmq',
+  readJob,
+)
 
 function readJob({ body, envelope = new Uint8Array() }: Delivery): BullmqJob {
   const job = readEnvelope(envelope) as BullmqJob
   return { ...job, data: JSON.parse(Buffer.from(body).toString()) }
 }
 
-registerEnvelopeReader('bullmq', readJob)
 registerMessageTypes('bullmq', (raw) => Reflect.get(raw, 'name'))

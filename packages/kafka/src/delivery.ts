@@ -100,16 +100,10 @@ export function fromKafkaMessage(record: KafkaRecord): Delivery {
  * The record that a delivery was made of, also of a stored one. Undefined for another broker's deliveries, and for a
  * stored one whose envelope cannot be read.
  */
-export function kafkaMessage(delivery: Delivery): KafkaRecord | undefined {
-  const { raw, source } = delivery
-  if (source.broker !== 'kafka') return undefined
-  if (typeof raw === 'object' && raw !== null) return raw as KafkaRecord
-  try {
-    return delivery.envelope === undefined ? undefined : readRecord(delivery)
-  } catch {
-    return undefined
-  }
-}
+export const kafkaMessage: (delivery: Delivery) => KafkaRecord | undefined = registerEnvelopeReader(
+  'kafka',
+  readRecord,
+)
 
 /** The value is stored beside the envelope as the body. Only what differs from it is in the envelope: null, text. */
 function withoutValue({ topic, partition, message }: KafkaRecord): object {
@@ -123,8 +117,6 @@ function readRecord({ body, envelope = new Uint8Array() }: Delivery): KafkaRecor
   const value = isBody ? Buffer.from(body) : message.value
   return { topic, partition, message: { ...message, value } }
 }
-
-registerEnvelopeReader('kafka', readRecord)
 
 /** Another cluster, or the topic after it was created again, has other records at the same offsets. */
 registerMessageTraits('kafka', (raw) => {

@@ -77,16 +77,10 @@ export function fromNatsMessage(
  * The message that a delivery was made of, also of a stored one. Undefined for another broker's deliveries, and for a
  * stored one whose envelope cannot be read.
  */
-export function natsMessage(delivery: Delivery): NatsMessage | undefined {
-  const { raw, source } = delivery
-  if (source.broker !== 'nats') return undefined
-  if (typeof raw === 'object' && raw !== null) return raw as NatsMessage
-  try {
-    return delivery.envelope === undefined ? undefined : readMessage(delivery)
-  } catch {
-    return undefined
-  }
-}
+export const natsMessage: (delivery: Delivery) => NatsMessage | undefined = registerEnvelopeReader(
+  'nats',
+  readMessage,
+)
 
 interface StoredMessage {
   readonly subject: string
@@ -108,8 +102,6 @@ function readMessage({ body, envelope = new Uint8Array() }: Delivery): NatsMessa
   const { headers, ...rest } = readEnvelope(envelope) as StoredMessage
   return { ...rest, headers: headers && toHeaders(headers), data: body }
 }
-
-registerEnvelopeReader('nats', readMessage)
 
 function toHeaders(named: NonNullable<StoredMessage['headers']>): MsgHdrs {
   const made = createHeaders()

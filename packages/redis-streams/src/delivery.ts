@@ -150,16 +150,8 @@ export const createAccept =
  * The entry that a delivery was made of, also of a stored one. Undefined for another broker's deliveries, and for a
  * stored one whose envelope cannot be read.
  */
-export function streamMessage(delivery: Delivery): StreamEntry | undefined {
-  const { raw, source } = delivery
-  if (source.broker !== 'redis-streams') return undefined
-  if (typeof raw === 'object' && raw !== null) return raw as StreamEntry
-  try {
-    return delivery.envelope === undefined ? undefined : readEntry(delivery)
-  } catch {
-    return undefined
-  }
-}
+export const streamMessage: (delivery: Delivery) => StreamEntry | undefined =
+  registerEnvelopeReader('redis-streams', readEntry)
 
 interface StoredEntry {
   readonly bodyAt: number
@@ -181,8 +173,6 @@ function readEntry({ body, envelope = new Uint8Array() }: Delivery): StreamEntry
   )
   return { ...entry, fields }
 }
-
-registerEnvelopeReader('redis-streams', readEntry)
 
 /** The fields of a message that another body took the place of: an item of a delivery that was split. */
 export function fieldsWithBody(

@@ -86,16 +86,10 @@ export function fromSqsMessage(message: SqsMessage, queueUrl: string): Delivery 
  * The message that a delivery was made of, also of a stored one. Undefined for another broker's deliveries, and for a
  * stored one whose envelope cannot be read.
  */
-export function sqsMessage(delivery: Delivery): SqsMessage | undefined {
-  const { raw, source } = delivery
-  if (source.broker !== 'sqs') return undefined
-  if (typeof raw === 'object' && raw !== null) return raw as SqsMessage
-  try {
-    return delivery.envelope === undefined ? undefined : readMessage(delivery)
-  } catch {
-    return undefined
-  }
-}
+export const sqsMessage: (delivery: Delivery) => SqsMessage | undefined = registerEnvelopeReader(
+  'sqs',
+  readMessage,
+)
 
 /** The body is stored beside the envelope, as UTF-8. A body that UTF-8 cannot hold, or none, is in the envelope. */
 function withoutBody(message: SqsMessage): object {
@@ -111,8 +105,6 @@ function readMessage({ body, envelope = new Uint8Array() }: Delivery): SqsMessag
   const { isBody, message } = stored
   return isBody ? { ...message, Body: Buffer.from(body).toString('utf8') } : message
 }
-
-registerEnvelopeReader('sqs', readMessage)
 
 function toHeaders(
   attributes: Readonly<Record<string, SqsAttribute>>,

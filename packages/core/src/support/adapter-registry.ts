@@ -14,9 +14,27 @@ export type EnvelopeReader = (delivery: Delivery) => unknown
 
 const readers = processTable<EnvelopeReader>('envelope-readers')
 
-/** Each adapter registers its reader when it is loaded, so every guard of the process can restore stored deliveries. */
-export function registerEnvelopeReader(broker: string, read: EnvelopeReader): void {
+/**
+ * Each adapter registers its reader when it is loaded, so every guard of the process can restore stored deliveries.
+ *
+ * @returns what finds the message that a delivery was made of, also of a stored one. Undefined for another broker's
+ * deliveries, and for a stored one whose envelope cannot be read.
+ */
+export function registerEnvelopeReader<Message>(
+  broker: string,
+  read: (delivery: Delivery) => Message,
+): (delivery: Delivery) => Message | undefined {
   readers.set(broker, read)
+  return (delivery) => {
+    const { envelope, raw, source } = delivery
+    if (source.broker !== broker) return undefined
+    if (typeof raw === 'object' && raw !== null) return raw as Message
+    try {
+      return envelope === undefined ? undefined : read(delivery)
+    } catch {
+      return undefined
+    }
+  }
 }
 
 /**
