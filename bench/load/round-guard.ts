@@ -25,6 +25,8 @@ export interface RoundGuardOptions {
   readonly consumer?: string
   readonly transaction?: 'each' | 'batch'
   readonly leases?: LeaseStore
+  /** Default: the header. */
+  readonly eventKey?: (event: { readonly payload: unknown }) => string
   /** Called for the events of the round, not for those that warm up. */
   readonly observe?: Observer
 }

@@ -2,6 +2,7 @@ import { parseArgs } from 'node:util'
 import { BROKER_NAMES, BROKERS } from '../../test-e2e/brokers/index.ts'
 import { drawRivals } from '../rivals/chart.ts'
 import { backlogBenchmark } from '../scenarios/backlog.ts'
+import { bullmqBenchmark } from '../scenarios/bullmq.ts'
 import { growthBenchmark } from '../scenarios/growth.ts'
 import { guardBenchmark } from '../scenarios/guard.ts'
 import { httpBenchmark } from '../scenarios/http.ts'
@@ -29,6 +30,7 @@ const BENCHMARKS: Readonly<Record<string, Scenario>> = {
   redis: redisBenchmark,
   redisInbox: redisInboxBenchmark,
   ...Object.fromEntries(brokerScenarios),
+  bullmq: bullmqBenchmark,
   orms: ormsBenchmark,
   outbox: outboxBenchmark,
   backlog: backlogBenchmark,
