@@ -100,6 +100,8 @@ export interface TestServer {
 export interface QueueNeeds {
   /** Its workers watch for a word on the wire. */
   readonly isWatched?: boolean | undefined
+  /** What is sent again soon must be taken, also where the broker drops what has the id of a message that it had. */
+  readonly takesCopies?: boolean | undefined
 }
 
 export interface RunningBroker<Queue extends QueueUnderTest = QueueUnderTest, Options = object> {

@@ -36,7 +36,7 @@ const APPLICATIONS = ['onceward', 'create-onceward']
 const SIBLINGS: Readonly<Record<string, readonly string[]>> = {
   lambda: ['@onceward/kafka', '@onceward/sqs'],
   nestjs: [
-    ...['@onceward/amqp', '@onceward/kafka', '@onceward/postgres'],
+    ...['@onceward/amqp', '@onceward/kafka', '@onceward/nats', '@onceward/postgres'],
     ...['@onceward/redis-streams', '@onceward/sqs'],
   ],
 }

@@ -32,7 +32,7 @@ async function openScenario(name: BrokerName, broker: RunningBroker) {
   pool.on('error', quiet)
   await migrate(pool)
   await pool.query('create table effects (id text not null)')
-  const queue = await broker.createQueue()
+  const queue = await broker.createQueue({ takesCopies: true })
 
   async function consume(mayWork: boolean, isDone: () => Promise<boolean>): Promise<void> {
     const guard = createGuard(

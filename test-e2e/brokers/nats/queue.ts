@@ -9,7 +9,7 @@ export interface NatsQueueOptions {
   readonly ackWaitMs?: number | undefined
   /** Servers that keep the streams. */
   readonly replicas?: number | undefined
-  /** For how long the stream of dead letters drops a copy. Default: that of the server, 2 minutes. */
+  /** For how long the streams drop a copy. Default: that of the server, 2 minutes. */
   readonly duplicateWindowMs?: number | undefined
 }
 
@@ -82,7 +82,7 @@ export async function createNatsQueue(
   const stream = freshName()
   const deadStream = `${stream}-dead`
   const dead = `dead.${stream}`
-  await createStream(connection, { stream, subjects: [`${stream}.>`], replicas: config.replicas })
+  await createStream(connection, { stream, subjects: [`${stream}.>`], ...config })
   await createStream(connection, { stream: deadStream, subjects: [dead], ...config })
   await createConsumer(connection, stream, ackWaitMs)
   const client = jetstream(connection)

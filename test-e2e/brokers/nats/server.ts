@@ -8,5 +8,11 @@ export async function startNats(
 ): Promise<RunningBroker<NatsQueue, NatsQueueOptions>> {
   const server = await nats()
   const { url } = server.connection
-  return { server, createQueue: (options) => createNatsQueue(url, { ...own, ...options }) }
+  return {
+    server,
+    createQueue: ({ takesCopies, ...options } = {}) => {
+      const window = takesCopies === true ? { duplicateWindowMs: 100 } : {}
+      return createNatsQueue(url, { ...own, ...window, ...options })
+    },
+  }
 }

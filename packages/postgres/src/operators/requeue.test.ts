@@ -81,6 +81,7 @@ describe('a requeue', () => {
 const from = (source: Partial<Delivery['source']>): string =>
   JSON.stringify({ ...delivery.source, ...source })
 const kafka = from({ broker: 'kafka', queue: 'orders', position: '0/12' })
+const nats = from({ broker: 'nats', queue: 'orders', position: '12' })
 
 // A copy gets another id or position from its broker: it would be another event, whose effect could happen as well.
 test('the item of a message is not sent, because its queue has whole messages', async () => {
@@ -115,6 +116,10 @@ test.each<[string, Partial<DeadLetterRow>, boolean]>([
   ['with the place of a record of Kafka', { key: 'orders/0/12', source: kafka }, false],
   ['with a part that looks like an offset of Kafka', { key: 'card 0/12', source: kafka }, true],
   ['with the name of a topic of Kafka', { key: 'orders-7', source: kafka }, true],
+  ['with the sequence of NATS', { key: 'orders/12', source: nats }, false],
+  ['that is the sequence of NATS', { key: '12', source: nats }, false],
+  ['with a digit of the sequence of NATS', { key: 'order-12', source: nats }, true],
+  ['with a longer number than the sequence of NATS', { key: 'orders-712', source: nats }, true],
 ])('a dead letter with a key %s is sent: %#', async (_what, over, is) => {
   const { answer, asked } = await requeued({ rows: [deadLetterRow(over)] })
   expect(answer).toEqual(is ? undefined : { why: 'broker-key' })

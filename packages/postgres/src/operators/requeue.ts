@@ -147,13 +147,19 @@ function isBrokersKey(row: DeadLetterRow): boolean {
   const key = unescapeText(row.key)
   const { source } = readDelivery(row)
   if (key.startsWith('position:')) return true
-  const { broker, position } = source
+  const { position, queue } = source
   if (position === undefined || position === '') return false
-  // A short position, such as that of Kafka, may be part of any key.
-  return broker === 'kafka'
-    ? key.includes(position) && key.includes(source.queue)
-    : key.includes(position)
+  if (!COUNTED.test(position)) return key.includes(position)
+  const isOnlyPosition = key === position
+  return isOnlyPosition || (key.includes(queue) && hasNumber(key, position))
 }
+
+/** A position that the broker counts, such as `7` or `0/12`, may be part of any key. */
+const COUNTED = /^\d+(\/\d+)?$/
+
+/** Not as a part of a longer number. */
+const hasNumber = (key: string, position: string): boolean =>
+  new RegExp(`(?<!\\d)${position}(?!\\d)`).test(key)
 
 interface Failed {
   readonly row: DeadLetterRow
