@@ -8,6 +8,7 @@ test.each([
   ['ERR Error running script (call to f_1): @user_script:3: -NOGROUP No such key', 'group-missing'],
   ["NOPERM this user has no permissions to run the 'evalsha' command", 'denied'],
   ["ERR The user executing the script can't run this command or subcommand script: f_1", 'denied'],
+  ["ERR ACL failure in script: User app has no permissions to run the 'time' command", 'denied'],
   ['NOAUTH Authentication required.', 'denied'],
   ["READONLY You can't write against a read only replica. script: f_1", 'unready'],
   ['LOADING Redis is loading the dataset in memory', 'unready'],

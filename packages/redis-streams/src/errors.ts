@@ -54,7 +54,8 @@ export const classifyError: (error: unknown) => BrokerError = classifierOf((erro
 
 /** A script that fails quotes the error of its command: as it is, or behind its own. */
 function codesOf(text: string): readonly string[] {
-  const isDenied = text.includes('The user executing the script')
+  // Redis 7.0, and then Redis from 7.2 and Valkey.
+  const isDenied = /The user executing the script|ACL failure in script/.test(text)
   const [, first = ''] = /^-?([A-Z]+)\b/.exec(text) ?? []
   const [, quoted = ''] = /(?:^|[\s:])-([A-Z]{3,})\b/.exec(text) ?? []
   return [isDenied ? 'NOPERM' : '', first === 'ERR' ? '' : first, quoted]

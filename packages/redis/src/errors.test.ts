@@ -40,6 +40,7 @@ describe('the error of a failed call', () => {
     ['WRONGPASS invalid username-password pair', 'the user or the password is wrong: correct them'],
     ["NOPERM this user has no permissions to run the 'evalsha' command", 'the user may not run'],
     ['ERR The user executing the script cannot run this command', 'the user may not run'],
+    ['ERR ACL failure in script: User app has no permissions to run', 'the user may not run'],
     ["ERR unknown command 'EVALSHA'", 'it does not know a command'],
     ['LOADING the dataset, not -OOM', 'it is loading its data'],
     ['ERR Unknown Redis command called from script', 'it does not know a command'],

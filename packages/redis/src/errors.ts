@@ -103,10 +103,12 @@ export function needsOneNode(error: unknown): boolean {
   )
 }
 
+/** Redis 7.0, and then Redis from 7.2 and Valkey, name no code when a command inside a script is denied. */
+const SCRIPT_DENIED = /The user executing the script|ACL failure in script/
+
 /** Before Redis 7 errors inside scripts come as `ERR Error running script …: -OOM …`. */
 function codeOf(message: string): string {
-  // Redis 7 names no code when a command inside a script is denied.
-  if (message.includes('The user executing the script')) return 'NOPERM'
+  if (SCRIPT_DENIED.test(message)) return 'NOPERM'
   if (/unknown (redis )?command/i.test(message)) return 'UNKNOWN'
   // Before a client has logged in, a call with many arguments is refused by its length.
   if (message.includes('unauthenticated')) return 'NOAUTH'
