@@ -171,6 +171,11 @@ test('errors show only primitive option values', () => {
   expect(long?.length).toBeLessThan(300)
 })
 
+test('an inbox per tenant is refused, with what to do', () => {
+  const [problem] = problemsOf({ ...good, inbox: () => good.inbox })
+  expect(problem).toMatch(/^Expected `inbox` to be an inbox, got .*\bmake a guard per tenant/)
+})
+
 describe('options that are invalid together', () => {
   test.each([
     ['no store at all', { consumer: 'c' }, 'neither'],

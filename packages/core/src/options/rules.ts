@@ -68,6 +68,18 @@ export const store = (expected: string, ...methods: readonly string[]): Rule => 
   instead: adviceFor,
 })
 
+/**
+ * An inbox is opened before the first message: it registers the consumer, counts reads, keeps refused messages and parked
+ * events, and is swept, all of that without an event. Events of several inboxes share no transaction either.
+ */
+export const inbox: Rule = {
+  ...store('an inbox', 'open'),
+  instead: (value) =>
+    isFunction(value)
+      ? 'A guard has one inbox, which is opened before any message is read. For a database per tenant, make a guard per tenant, each with its own inbox and queue. If you mean one inbox, call the function.'
+      : adviceFor(value),
+}
+
 export const resolvers: Rule = {
   expected: 'a resolver or a list of at least one resolver',
   accepts: (value) =>

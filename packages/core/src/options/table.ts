@@ -7,6 +7,7 @@ import {
   either,
   groups,
   hooks,
+  inbox,
   integer,
   milliseconds,
   objectWith,
@@ -56,7 +57,7 @@ export const OPTIONS: OptionTable = {
   },
   inbox: {
     type: 'Inbox<Tx>',
-    rule: store('an inbox', 'open'),
+    rule: inbox,
     meaning:
       'The durable guard: `pgInbox(pool)`, [that of your ORM](orms.md), `redisInbox(redis)` or, in unit tests, `memoryInbox()`. Required unless `leases` or `dedup` is given.',
   },
@@ -175,7 +176,7 @@ export const OPTIONS: OptionTable = {
     default: 8,
     rule: integer(1, 1_000, 'It counts handlers that run at the same time.'),
     meaning:
-      'Handlers (transactions) that this guard runs at the same time. With an inbox and `each`, adapters hand over up to twice as many events while these are quick: one that waits is begun by the COMMIT of one that ends. A value that the pool cannot carry with two spare connections is refused; the default is lowered.',
+      'Handlers (transactions) at the same time. With an inbox and `each`, adapters hand over up to twice as many quick events. Refused if the pool cannot carry it and two spare connections; the default is lowered.',
   },
   deadlineMs: {
     type: 'integer',
@@ -242,7 +243,7 @@ export const OPTIONS: OptionTable = {
     type: '{ by, max }',
     rule: groups,
     meaning:
-      'At most `max` events of one group run at the same time in a process, and groups that wait take turns: a flood of one tenant does not take every slot. `by: ({ payload }) => payload.tenant` names the group; an event without one is not bounded. Order is the business of `orderingKey` alone. Not for shared transactions. [Fair shares](operations.md#fair-shares).',
+      'At most `max` events of one group run at once in a process, and groups take turns. `by: ({ payload }) => payload.tenant` names the group; an event without one is not bounded. Not for shared transactions. [Fair shares](operations.md#fair-shares).',
   },
   maxDefers: {
     type: 'integer',
