@@ -123,6 +123,7 @@ const FAULTS = [
   'lease-down',
   'lease-flush',
   'lease-rollback',
+  'pause',
   'pg-cut',
   'pg-failover',
   'pg-restart',

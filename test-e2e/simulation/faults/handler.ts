@@ -20,7 +20,10 @@ export interface HandlerOptions {
 /** How often each behaviour has shown itself; the same for all processes. */
 const wasShown = new WeakMap<Audit, Map<EventId, number>>()
 
-type Context = Pick<HandlerContext<Business | undefined>, 'tx' | 'signal' | 'outbox' | 'defer'>
+type Context = Pick<
+  HandlerContext<Business | undefined>,
+  'tx' | 'signal' | 'outbox' | 'defer' | 'pauseFor'
+>
 
 /** What the handler of an event returns. */
 type Result = { readonly of: string }
@@ -33,6 +36,7 @@ export function createHandler(options: HandlerOptions) {
   return async (event: GuardEvent<unknown>, context: Context): Promise<Result> => {
     const one = audit.byKey(event.key)
     audit.started(one.id, event.attempt)
+    audit.pauses.started(options.life, one.key)
     const behaviour = plan.events[one.index]?.behaviour ?? { kind: 'ok' }
     const run = { options, event, context, id: one.id }
     const ended = audit.runs(options.life, one.id)
@@ -98,6 +102,12 @@ async function behave(run: Run, behaviour: Plan['events'][number]['behaviour']):
         if (behaviour.times === 2) return
         throw error
       }
+    case 'pauses':
+      if (!shows(run, 1)) return effect(run)
+      if (run.context.tx !== undefined) await effect(run)
+      run.isDeferred.is = true
+      run.options.audit.pauses.pausedFor(run.options.life, behaviour.ms)
+      return run.context.pauseFor(behaviour.ms)
     case 'always-fails':
       if (run.context.tx !== undefined) await effect(run)
       throw new Error('always fails')

@@ -1,4 +1,5 @@
 import { createDice, type Dice } from '../world/dice.ts'
+import { drawPauses } from './pauses.ts'
 
 /** What the handler does with an event. */
 export type Behaviour =
@@ -13,6 +14,8 @@ export type Behaviour =
   | { readonly kind: 'unique'; readonly times: number }
   /** Defers the event `times` times, after it has written; every other one catches what `defer` throws. */
   | { readonly kind: 'defers'; readonly times: number }
+  /** Pauses the consumer the first time, after it has written. */
+  | { readonly kind: 'pauses'; readonly ms: number }
   | { readonly kind: 'always-fails' }
   | { readonly kind: 'fatal' }
   /** A statement fails, and the handler goes on as if nothing were. */
@@ -55,6 +58,7 @@ export interface Fault {
     | 'place-refuses'
     | 'rebalance'
     | 'replay'
+    | 'pause'
     | 'relay-crash'
     | 'relay-freeze'
     | 'relay-drain'
@@ -104,6 +108,8 @@ export interface Plan {
   readonly splits?: boolean | undefined
   /** The lanes are those of the user's `orderingKey`, so redelivered messages are counted before they are read. */
   readonly hasOwnLanes?: boolean | undefined
+  /** Guards look for pauses. */
+  readonly hasPauses?: boolean | undefined
   /** Every interleaving is tried: nothing is left to chance. */
   readonly isPlain?: boolean | undefined
   /** How the next step is chosen. `starve`: one process is chosen rarely. */
@@ -150,6 +156,7 @@ export function drawPlan(seed: number): Plan {
   const ownLanes = createDice(seed).apart('own-lanes')
   const hasOwnLanes = ownLanes.chance(0.2)
   const outbox = drawOutbox(outboxDice, composition)
+  const pauses = composition === 'leases' ? undefined : drawPauses(createDice(seed).apart('pauses'))
   const broker = dice.pick<Broker>(['queue', 'queue', 'fifo', 'channel', 'log'])
   const lanes = broker === 'fifo' || broker === 'log' || dice.chance(0.3)
   const events = Array.from({ length: dice.pick([1, 1, 2, 2, 3, 4]) }, (_, index): EventPlan => {
@@ -169,12 +176,17 @@ export function drawPlan(seed: number): Plan {
     loops: dice.pick([1, 1, 2]),
     batchSize: dice.pick([1, 2, 4]),
     maxAttempts: dice.pick([2, 3, 4]),
-    events,
+    events: events.map((event, index): EventPlan => {
+      const { handler } = pauses ?? {}
+      const isPausing = handler !== undefined && index === handler.event % events.length
+      return isPausing ? { ...event, behaviour: { kind: 'pauses', ms: handler.ms } } : event
+    }),
     messages: drawMessages(dice, events.length),
     faults: [
       ...drawFaults(dice, composition),
       ...(outbox === undefined ? [] : drawRelayFaults(outboxDice)),
       ...(hasOwnLanes ? drawCutsOfReads(ownLanes) : []),
+      ...(pauses?.faults ?? []),
     ],
     outbox,
     policy: dice.pick(['even', 'even', 'sticky', 'starve']),
@@ -183,6 +195,7 @@ export function drawPlan(seed: number): Plan {
     replies: dice.chance(0.2),
     splits: dice.chance(0.15),
     hasOwnLanes,
+    hasPauses: pauses !== undefined,
   }
 }
 

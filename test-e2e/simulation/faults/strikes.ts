@@ -1,3 +1,4 @@
+import { CONSUMER } from '../judge/audit.ts'
 import type { RelayProcess } from '../world/relay.ts'
 import type { Member, World } from '../world/world.ts'
 import type { Fault } from './plan.ts'
@@ -32,6 +33,7 @@ const STRIKES: Readonly<Record<Fault['kind'], Strike>> = {
   }),
   freeze: onProcess((world, { ms }, { life }) => {
     world.audit.disturbed(life)
+    world.audit.pauses.blind(life, world.scheduler.nowMs + ms)
     life.frozenUntilMs = world.scheduler.nowMs + ms
     world.wake(ms)
   }),
@@ -46,6 +48,7 @@ const STRIKES: Readonly<Record<Fault['kind'], Strike>> = {
   'pg-cut': onProcess((world, _, { life, links }) => {
     world.audit.disturbed(life)
     links.database.cut(() => world.dice.chance(0.5))
+    world.audit.pauses.blind(life, world.scheduler.nowMs)
     world.database.orphan(life)
   }),
   'lease-cut': onProcess((world, _, { links }) => links.leases.cut(() => world.dice.chance(0.5))),
@@ -56,11 +59,13 @@ const STRIKES: Readonly<Record<Fault['kind'], Strike>> = {
   'pg-restart': (world, { ms }) => {
     disconnectAll(world)
     world.database.restart(Math.min(ms, LONGEST_RESTART_MS))
+    world.audit.pauses.databaseDown(world.database.upAtMs)
   },
   'pg-failover': (world, { ms, target }) => {
     disconnectAll(world)
     const { history } = world.database
     world.database.failOver(1 + (target % 3), Math.max(FAILOVER_MS, ms))
+    world.audit.pauses.databaseDown(world.database.upAtMs)
     world.audit.failedOver(history)
   },
   'lease-flush': ({ leases }) => leases.flush(),
@@ -75,6 +80,7 @@ const STRIKES: Readonly<Record<Fault['kind'], Strike>> = {
     broker.rebalance()
   },
   replay,
+  pause,
   'relay-crash': onRelay((world, _, { life }) => world.crashRelay(life)),
   'relay-freeze': onRelay((world, { ms }, { life }) => {
     life.frozenUntilMs = world.scheduler.nowMs + ms
@@ -109,6 +115,20 @@ function disconnectAll({ audit, dice, members, relays }: World): void {
     audit.disturbed(member.life)
     member.links.database.cut(() => dice.chance(0.5))
   }
+}
+
+/** An operator pauses the consumer, and says when that ends or resumes it. */
+function pause({ audit, database, scheduler, servers }: World, { ms, target }: Fault): void {
+  const endsByItself = target % 2 === 0
+  const untilMs = endsByItself ? scheduler.nowMs + ms : Number.POSITIVE_INFINITY
+  database.pauses.operate(CONSUMER, { by: 'ana', forMs: endsByItself ? ms : undefined })
+  audit.pauses.paused(untilMs)
+  if (endsByItself) return
+  const resume = (): void => {
+    database.pauses.operate(CONSUMER, undefined)
+    audit.pauses.resumed()
+  }
+  scheduler.setTimer(servers, resume, ms)
 }
 
 /** An operator puts a dead letter back. */

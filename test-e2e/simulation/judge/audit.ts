@@ -10,6 +10,7 @@ import type { Life } from '../world/process.ts'
 import type { Scheduler } from '../world/scheduler.ts'
 import { type Case, type Counted, type CountHeard, toCase } from './cases.ts'
 import { OutboxAudit, sendsOf } from './outbox-audit.ts'
+import { PauseAudit } from './pause-audit.ts'
 import { type Run, SideBySide } from './side-by-side.ts'
 
 export const CONSUMER = 'simulated'
@@ -23,6 +24,7 @@ export class Audit {
   readonly cases: ReadonlyMap<EventId, Case>
   readonly inHand: Map<Life, Map<EventId, number>> = new Map()
   readonly acks: Acks
+  readonly pauses: PauseAudit
   readonly outbox: OutboxAudit = new OutboxAudit((why) => this.violate(why))
   readonly #counted = new Map<EventId, Counted>()
   readonly #sideBySide = new SideBySide((why) => this.violate(why))
@@ -35,6 +37,9 @@ export class Audit {
     this.#plan = plan
     this.#scheduler = scheduler
     this.acks = new Acks(plan, this)
+    this.pauses = new PauseAudit(scheduler, plan.transaction === 'batch', (why) =>
+      this.violate(why),
+    )
     this.cases = new Map(
       plan.events.map(({ key }, index) => {
         const id = eventIdOf(CONSUMER, undefined, key as Parameters<typeof eventIdOf>[2])

@@ -1,5 +1,7 @@
 import type { EventId, Runtime } from '@onceward/core/ports'
+import { MemoryPauses } from '../../../packages/core/src/memory/pauses.ts'
 import { MemoryStore } from '../../../packages/core/src/memory/store.ts'
+import { MemoryTables } from '../../../packages/core/src/memory/tables.ts'
 import type { Actor, Scheduler } from '../world/scheduler.ts'
 import { OutboxRows } from './outbox-rows.ts'
 
@@ -101,6 +103,8 @@ export class Database {
   generation = 1
   history: History
   upAtMs = 0
+  /** Of every history: a failover loses none. */
+  readonly pauses: MemoryPauses
   readonly backends: Set<Backend> = new Set()
   readonly #scheduler: Scheduler
   readonly #servers: Actor
@@ -114,6 +118,9 @@ export class Database {
     this.#clock = clock
     this.#isRemembering = isRemembering
     this.history = new History(clock)
+    const tables = new MemoryTables()
+    tables.setClock(clock)
+    this.pauses = new MemoryPauses(tables)
   }
 
   get nowMs(): number {

@@ -16,6 +16,7 @@ import type {
   MessageCounts,
   OwnerToken,
   ParkAnswer,
+  PauseStore,
   PublishingEnd,
   PublishingRight,
   Refusal,
@@ -43,6 +44,8 @@ export interface InboxOptions {
    * each process remembers would be a part of every state, and a read of the name one more thing to happen.
    */
   readonly isNameless: boolean
+  /** Guards look for pauses. */
+  readonly hasPauses?: boolean | undefined
   /** Redelivered messages are counted before they are read. */
   readonly countsMessages?: boolean | undefined
 }
@@ -60,6 +63,7 @@ class SimulatedSession implements InboxSession<Business> {
   readonly sendsMessages = true
   readonly secret: Uint8Array = new Uint8Array(32)
   readonly messageCounts: MessageCounts | undefined
+  readonly pauses: PauseStore | undefined
   readonly #options: InboxOptions
   readonly #registration: ConsumerRegistration
   readonly #surroundings: Surroundings
@@ -72,6 +76,7 @@ class SimulatedSession implements InboxSession<Business> {
     this.#registration = { ...registration, runtime: options.serverRuntime }
     this.concurrency = registration.concurrency
     this.messageCounts = options.countsMessages === true ? this.#messageCounts() : undefined
+    this.pauses = options.hasPauses === true ? this.#pauses(registration.consumer) : undefined
     this.#surroundings = {
       life,
       link,
@@ -209,6 +214,15 @@ class SimulatedSession implements InboxSession<Business> {
 
   toJSON(): string {
     return 'session'
+  }
+
+  #pauses(consumer: string): PauseStore {
+    const store = this.#options.database.pauses.of(consumer)
+    return {
+      read: () => this.#call('read-pause', () => store.read()),
+      write: (pause) => this.#call('write-pause', () => store.write(pause)),
+      end: () => this.#call('end-pause', () => store.end()),
+    }
   }
 
   #messageCounts(): MessageCounts {

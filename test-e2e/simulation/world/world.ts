@@ -119,6 +119,7 @@ export class World {
     const dice = this.dice.apart(name)
     const onStall = (life: Life, forMs: number): void => this.audit.stalled(life, forMs)
     const life = createLife({ scheduler: this.scheduler, dice, index, name, isPlain, onStall })
+    this.audit.pauses.blind(life, this.scheduler.nowMs)
     const links = {
       database: this.#link(life, 'database', () => this.database.isUp()),
       leases: this.#link(life, 'lease store', () => this.leases.isUp()),
@@ -285,6 +286,7 @@ export class World {
       serverRuntime: this.#serverRuntime(life),
       isNameless: this.plan.isPlain === true,
       countsMessages: this.plan.hasOwnLanes === true,
+      hasPauses: this.plan.hasPauses,
     })
     return { ...common, inbox, leases, transaction, deadlineMs: 9_000 } as unknown as Parameters<
       typeof createGuard
