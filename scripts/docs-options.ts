@@ -71,13 +71,13 @@ const REDIS: Docs<keyof RedisLeasesOptions> = {
     unit: MS,
     default: REDIS_DEFAULTS.rememberDoneMs,
     meaning:
-      'How long done events are remembered beside an inbox: at least this long, or a third of the dedup window if that is less, and at most twice as long. Without an inbox it must not be shorter than the dedup window.',
+      'How long done events are remembered beside an inbox: at least this long (or a third of the dedup window, if that is less), at most twice as long. Without an inbox: not shorter than the dedup window.',
   },
   hold: {
     type: "'always' | 'by-need'",
     default: REDIS_DEFAULTS.hold,
     meaning:
-      "Which events are claimed beside an inbox. 'by-need': deliveries that may be copies, and all events while a quarter of them are copies that Redis knows; the others are only marked as done, behind their commits. 'always': all of them.",
+      "Which events are claimed beside an inbox. 'by-need': deliveries that may be copies, and all events while a quarter of them are copies that Redis knows; others are marked as done behind their commits. 'always': all.",
   },
 }
 
@@ -94,7 +94,7 @@ const HTTP: Docs<
   tenant: {
     type: "'none' | (request) => string | undefined | Promise<…>",
     meaning:
-      "The caller's identity, to which its keys belong. A request for which the function finds none is answered 401. `'none'`: all callers share one key space. Required: without it, callers that send the same key would get the answers of others.",
+      "The caller's identity, to which its keys belong. If the function finds none, the answer is 401. `'none'`: all callers share one key space. Required: without it, callers with equal keys would get the answers of others.",
   },
   schema: {
     type: 'StandardSchemaV1<unknown, Payload>',
@@ -143,7 +143,7 @@ const LAMBDA: Docs<keyof LambdaSqsOptions | keyof LambdaKafkaOptions> = {
     unit: MS,
     default: LAMBDA_DEFAULTS.marginMs,
     meaning:
-      'The end of an invocation that handlers cannot use. In it, runs that were cut off are rolled back and recorded, and the answer is sent. The default is at most half of the time that the invocation has. A slow or distant database needs more.',
+      'The end of an invocation, which handlers cannot use: runs that were cut off are rolled back and recorded, and the answer is sent. Default: at most half of the invocation. A slow or distant database needs more.',
   },
   partialResponses: {
     type: 'boolean',
@@ -155,7 +155,7 @@ const LAMBDA: Docs<keyof LambdaSqsOptions | keyof LambdaKafkaOptions> = {
     type: "'redrive' | 'destination'",
     default: undefined,
     meaning:
-      "Where dead messages go: left to the queue's redrive policy (`'redrive'`, SQS) or to the on-failure destination (`'destination'`, the others) by reporting them as failures. If omitted, they are only in the table `failed_events` and count as done. Required without an inbox.",
+      "Where dead messages go: reported as failures, to the redrive policy of the queue (`'redrive'`, SQS) or the on-failure destination (`'destination'`, the others). If left out, they are only in `failed_events` and count as done. Required without an inbox.",
   },
   changeVisibility: {
     type: '(change) => unknown',

@@ -2,6 +2,7 @@ import {
   BUN,
   CLIENTS,
   DENO,
+  NEWER_SERVERS,
   NODES,
   newest,
   POSTGRES,
@@ -36,7 +37,22 @@ const platforms = (): string =>
     ]),
   )
 
-/** The versions that the nightly tests run with: of `clients`, or of `platforms`. */
+const servers = (): string =>
+  table(
+    ['Server', 'Debian', 'Ran by hand', 'Tests of'],
+    NEWER_SERVERS.map(({ name, paths, ran, suite }) => [
+      name,
+      suite,
+      ran,
+      paths
+        .map((path) => code(path.replace('packages/', '@onceward/').replace(/\/$/, '')))
+        .join(', '),
+    ]),
+  )
+
+const TABLES: Readonly<Record<string, () => string>> = { clients, platforms, servers }
+
+/** The versions that the nightly tests run with: of `clients`, `platforms` or `servers`. */
 export function versionTable(name: string): string {
-  return name === 'clients' ? clients() : platforms()
+  return TABLES[name]?.() ?? ''
 }

@@ -144,6 +144,35 @@ export const POSTGRES: Platform = {
   ].map(embedded),
 }
 
+/** A newer server than that of all other tests, as a package of Debian. */
+export interface NewerServer {
+  readonly name: string
+  readonly suite: 'trixie' | 'sid'
+  readonly package: string
+  /** The program that takes the place of `redis-server`. */
+  readonly command?: string | undefined
+  readonly paths: readonly string[]
+  /** The version that passed by hand. */
+  readonly ran: string
+}
+
+const REDIS = ['packages/redis/', 'packages/redis-streams/']
+const VALKEY = { package: 'valkey-server', command: 'usr/bin/valkey-server', paths: REDIS }
+
+/** The newest of each suite: its version moves. */
+export const NEWER_SERVERS: readonly NewerServer[] = [
+  { name: 'Valkey 8', suite: 'trixie', ran: '8.1.1', ...VALKEY },
+  { name: 'Valkey 9', suite: 'sid', ran: '9.1.2', ...VALKEY },
+  {
+    ...{ name: 'Redis 8', suite: 'sid', ran: '8.0.6', package: 'redis-server' },
+    ...{ command: 'usr/bin/redis-server', paths: REDIS },
+  },
+  {
+    ...{ name: 'RabbitMQ 4', suite: 'trixie', ran: '4.0.5', package: 'rabbitmq-server' },
+    paths: ['packages/amqp/'],
+  },
+]
+
 /** The newest version that the repository tests of every client. */
 export function newest(name: string): string {
   const version = locked(name)

@@ -250,7 +250,7 @@ export const TABLE_METRICS: Table<
     kind: 'gauge',
     unit: 's',
     meaning:
-      'Time since the last heartbeat of any worker of a consumer, by the clock of the database. Workers send one every 30 s. Every process tells it of all consumers of its tables, also of those that have no worker.',
+      'Time since the last heartbeat of any worker of a consumer, by the clock of the database. Workers send one every 30 s. Every process tells it of all consumers of its tables.',
     attributes: [consumer],
   },
   tableSize: {

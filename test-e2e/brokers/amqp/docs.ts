@@ -9,7 +9,7 @@ const OWN: Docs<OwnOption<ConsumeAmqpOptions>> = {
   deadLetter: {
     type: "{ queue } | { exchange, routingKey } | 'dlx'",
     meaning:
-      "Where dead messages go: published there and confirmed, with headers that give the reason. With `'dlx'` they are rejected, so that the queue's own dead-letter exchange takes them. If left out, dead messages are only recorded in Postgres and acked. Required without an inbox.",
+      "Where dead messages go: published there and confirmed, with headers that give the reason. `'dlx'` rejects them, for the dead-letter exchange of the queue. If left out, they are only recorded in Postgres and acked. Required without an inbox.",
   },
   prefetch: {
     type: 'integer, 1–65535',
@@ -17,7 +17,7 @@ const OWN: Docs<OwnOption<ConsumeAmqpOptions>> = {
     default:
       "follows the pace: `concurrency`, and half as many again while messages are quick; one batch or two with `transaction: 'batch'`",
     meaning:
-      'Unsettled messages that the broker delivers at most. By default held messages that wait for a time, or for an earlier one, are not counted, up to three times `concurrency`, at least 20, or two batches in all. In a wrap: the value you gave to `channel.prefetch()`.',
+      'Unsettled messages that the broker delivers at most. By default held messages that wait are not counted, up to three times `concurrency`, at least 20, or two batches in all. In a wrap: the value that `channel.prefetch()` got.',
   },
   holdMs: {
     type: 'integer, 0–60000',
@@ -37,7 +37,7 @@ const OWN: Docs<OwnOption<ConsumeAmqpOptions>> = {
     unit: MS,
     default: DEFAULTS.consumerTimeoutMs,
     meaning:
-      "The server's `consumer_timeout`, which a client cannot read. `deadlineMs` must be two minutes below it, and a message that could not end by then is returned unstarted. When it is exceeded, the server closes the channel, and all its messages are requeued.",
+      "The server's `consumer_timeout`, which a client cannot read. `deadlineMs` must be two minutes below it, and a message that could not end by then is returned unstarted. When it passes, the server closes the channel and requeues its messages.",
   },
   consumer: {
     type: 'Options.Consume',

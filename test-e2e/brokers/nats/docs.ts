@@ -11,7 +11,7 @@ const OWN: Docs<OwnOption<ConsumeNatsOptions>> = {
   deadLetter: {
     type: '{ subject } | { stream }',
     meaning:
-      'Where dead messages go: they are published there with headers that give the reason, and terminated when the stream has confirmed it. With `{ stream }` the subject is the first one of that stream; a `>` at its end stands for the subject of the message. If left out, dead messages are only recorded in Postgres and terminated. Required without an inbox.',
+      'Where dead messages go, with headers that give the reason; then they are terminated. `{ stream }` is its first subject; `>` at its end becomes the subject of the message. If left out: only recorded in Postgres. Required without an inbox.',
   },
   orderingSubject: {
     type: 'true | integer, from 1',

@@ -24,7 +24,7 @@ const OWN: Docs<OwnOption<ConsumeStreamOptions>> = {
   deadLetter: {
     type: '{ stream }',
     meaning:
-      'Where dead messages go: an entry with their fields, and fields that give the reason, is added there. When that is recorded, the original is acked. Without an inbox both are one step. If left out, dead messages are only recorded in Postgres and acked. Required without an inbox.',
+      'Where dead messages go: an entry with their fields and the reason; then the original is acked (without an inbox in one step). If left out, they are only recorded in Postgres. Required without an inbox.',
   },
   claimIdleMs: {
     type: `integer, 1000–${LONGEST_IDLE_MS}`,
@@ -55,7 +55,7 @@ const OWN: Docs<OwnOption<ConsumeStreamOptions>> = {
     type: 'boolean',
     default: `\`${DEFAULTS.keepEntries}\``,
     meaning:
-      'Whether settled entries stay in the stream. Your own XADD must then trim it. By default an entry is deleted with its ack. With several groups it must be `true`, and if the group is missing and the stream has entries already, it must be given.',
+      'Whether settled entries stay in the stream, which your own XADD must then trim. By default entries are deleted with their ack. With several groups: `true`. Must be given if the group is missing and the stream has entries.',
   },
 }
 

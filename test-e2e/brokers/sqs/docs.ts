@@ -22,7 +22,7 @@ const OWN: Docs<OwnOption<ConsumeSqsOptions>> = {
   deadLetter: {
     type: "{ queueUrl } | 'redrive'",
     meaning:
-      "Where dead messages go: to that queue, with headers that give the reason. With `'redrive'` they are left to the queue's own redrive policy. If left out, dead messages are only recorded in Postgres and deleted. Required without an inbox.",
+      "Where dead messages go: to that queue, with headers that give the reason. `'redrive'` leaves them to the redrive policy of the queue. If left out, they are only recorded in Postgres and deleted. Required without an inbox.",
   },
   visibilityMs: {
     type: `integer, 1000–${LONGEST_VISIBILITY_MS}`,

@@ -38,6 +38,29 @@ test('status counts what the guards did, by consumer and reason', async () => {
   expect((await cli(['status', '--tables'], at)).stdout).toMatch(/\nprocessed_events +\d/)
 })
 
+test('status is red where somebody is needed, yellow where it mends itself, and plain elsewhere', async () => {
+  await using at = await operated()
+  await at.kill('bad', 'no')
+  await at.kill('waits', 'no')
+  await at.rest()
+  await at.pool.query(`insert into onceward.consumers (name, dedup_window_ms, fingerprint_rule)
+    select other, dedup_window_ms, fingerprint_rule from onceward.consumers, (values ('fine'), ('slow')) as others (other)`)
+  await at.pool.query(`
+    with event as (
+      update onceward.failed_events f set reason = null, next_try = now() + interval '1 hour',
+        consumer_id = (select id from onceward.consumers where name = 'slow')
+      where f.key = 'waits' returning event_id
+    )
+    update onceward.processed_events p set state = 'w' from event where p.event_id = event.event_id`)
+  const { stdout } = await cli(['status'], { ...at, env: { FORCE_COLOR: '1' } })
+  const [red, yellow, bold] = ['\u001b[31m', '\u001b[33m', '\u001b[1m']
+  const beginnings = stdout.split('\n').map((line) => line.slice(0, line.indexOf(' ')))
+  for (const row of [`${bold}CONSUMER`, `${red}billing`, 'fine', `${yellow}slow`]) {
+    expect(beginnings).toContain(row)
+  }
+  expect((await cli(['status'], at)).stdout).not.toContain('\u001b')
+})
+
 // Red before: a consumer that worked was "seen 6 min ago", and nothing said that none did.
 test('status and doctor say how many workers a consumer has, and since when it has none', async () => {
   await using at = await operated()

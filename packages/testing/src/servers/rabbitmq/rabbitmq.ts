@@ -35,7 +35,7 @@ const SETTINGS = {
 }
 
 /** Where the commands are; those of the same names in /usr/sbin switch the user. */
-export const RABBITMQ_BIN = '/usr/lib/rabbitmq/bin'
+export const RABBITMQ_BIN: string = process.env['ONCEWARD_RABBITMQ_BIN'] ?? '/usr/lib/rabbitmq/bin'
 
 /** What a native RabbitMQ needs. */
 export const RABBITMQ_TOOLS: Need = {
