@@ -1,14 +1,16 @@
 import { execFile } from 'node:child_process'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, rm, symlink, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { database } from '@onceward/testing'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { BROKER_NAMES, BROKERS } from '../brokers/index.ts'
 
-// In the repository, so that packages are found.
 let folder: string
 beforeAll(async () => {
-  folder = await mkdtemp(join(import.meta.dirname, 'mistakes-'))
+  folder = await mkdtemp(join(tmpdir(), 'onceward-mistakes-'))
+  await symlink(join(import.meta.dirname, '../../node_modules'), join(folder, 'node_modules'))
 })
 afterAll(() => rm(folder, { recursive: true }))
 
@@ -27,13 +29,16 @@ const OPTIONS = "{ consumer: 'billing', inbox: memoryInbox() }"
 const HANDLER = 'async () => undefined'
 
 /** A consumer whose options have a typing error. */
-function consuming(name: string, from: string, client: string): Mistake {
-  return {
-    imports: `import { ${name} } from '@onceward/${from}'`,
-    line: `await ${name}(${client}, createGuard(${OPTIONS}, ${HANDLER}), { concurency: 3 })`,
-    says: `${name} does not know "concurency"`,
-  }
-}
+const consuming = (name: string, from: string): Mistake => ({
+  imports: `import { ${name} } from '@onceward/${from}'`,
+  line: `await ${name}({}, createGuard(${OPTIONS}, ${HANDLER}), { concurency: 3 })`,
+  says: `${name} does not know "concurency"`,
+})
+
+const consumers = BROKER_NAMES.map(async (broker) => {
+  const { name } = await BROKERS[broker].consume()
+  return [name, consuming(name, broker)] as const
+})
 
 const creating = (name: string): Mistake => ({
   imports: '',
@@ -54,17 +59,15 @@ const queueUrl = 'http://127.0.0.1:1/orders'`,
   cause: '[cause]: error: relation "onceward.settings" does not exist',
 }
 
-// Red before: a line of onceward was shown first, and then its frames.
-test.each([
+const MISTAKES: readonly (readonly [name: string, Mistake])[] = [
   ['createGuard', creating('createGuard')],
   ['createBatchGuard', creating('createBatchGuard')],
-  ['consumeSqs', consuming('consumeSqs', 'sqs', '{}')],
-  ['consumeKafka', consuming('consumeKafka', 'kafka', '{}')],
-  ['consumeAmqp', consuming('consumeAmqp', 'amqp', '{}')],
-  ['consumeStream', consuming('consumeStream', 'redis-streams', '{}')],
-  ['consumeNats', consuming('consumeNats', 'nats', '{}')],
+  ...(await Promise.all(consumers)),
   ['tables that are missing', TABLES],
-])(
+]
+
+// Red before: a line of onceward was shown first, and then its frames.
+test.each(MISTAKES)(
   'a process that ends by a mistake shows its line and what is wrong: %s',
   async (name, mistake) => {
     const { cause = '', imports, line, says } = mistake

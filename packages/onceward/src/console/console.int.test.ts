@@ -354,24 +354,6 @@ describe.skipIf(skipped('chromium'))('the console in a Chromium', () => {
     await page.getByRole('article', { name: 'billing' }).waitFor()
   })
 
-  test('replay and requeue cannot be pressed where the message is not stored', async () => {
-    for (const key of ['large', 'small']) await at.kill(key, 'no')
-    await at.pool.query(
-      "update onceward.failed_events set body_bytes = 2000000000 where key = 'large'",
-    )
-    const page = await open()
-    for (const [key, can] of Object.entries({ large: false, small: true })) {
-      await follow(page, 'Dead letters')
-      await page.getByRole('link', { name: key }).click()
-      const button = (name: string) => page.getByRole('button', { name, exact: true })
-      await button('Discard').waitFor()
-      expect(await button('Discard').isEnabled()).toBe(true)
-      for (const name of ['Replay', 'Requeue']) {
-        expect(await button(name).isEnabled(), `${name} ${key}`).toBe(can)
-      }
-    }
-  })
-
   test('on a narrow screen pages and questions fit, and keys can be read', async () => {
     await at.kill('a-key-that-is-longer-than-the-screen-is-wide-'.repeat(3), 'no')
     await at.pool.query(DEAD_MESSAGE)

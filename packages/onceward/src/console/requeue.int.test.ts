@@ -130,6 +130,22 @@ describe.skipIf(skipped('sqs') ?? skipped('chromium'))('a console that knows the
     await page.getByText('not confirmed; a copy may be in its queue').waitFor()
   })
 
+  test('replay and requeue cannot be pressed where the message is not stored', async () => {
+    await die()
+    await open()
+    await page.getByRole('link', { name: 'order-1' }).click()
+    const button = (name: string) => page.getByRole('button', { name, exact: true })
+    for (const name of ['Replay', 'Requeue', 'Discard']) {
+      await button(name).waitFor()
+      expect(await button(name).isEnabled(), name).toBe(true)
+    }
+    await at.pool.query('update onceward.failed_events set body_bytes = 2000000000')
+    await page.reload()
+    await button('Discard').waitFor()
+    expect(await button('Discard').isEnabled()).toBe(true)
+    for (const name of ['Replay', 'Requeue']) expect(await button(name).isEnabled()).toBe(false)
+  })
+
   test('without --broker requeue says how to start the console, and changes nothing', async () => {
     await die()
     await open()
