@@ -13,6 +13,8 @@ import { describe, expect, test } from 'vitest'
 import { createBilling } from '../../docs/samples/batch.ts'
 import { createPayments } from '../../docs/samples/http-effect.ts'
 import { createBilling as createKyselyBilling } from '../../docs/samples/kysely-own-pool.ts'
+import { createBilling as createSealedBilling } from '../../docs/samples/sealed-billing.ts'
+import { aesSeal } from '../../docs/samples/sealing.ts'
 import { BROKERS, DEFAULT_BROKER } from '../brokers/index.ts'
 import { openScenario, run, runToEnd } from '../support/samples.ts'
 
@@ -42,6 +44,37 @@ describe('the samples of the documents run as they are', () => {
     expect(output).toContain('0 will run again')
     const { rows } = await scenario.pool.query('select who, action, why from onceward.audit')
     expect(rows).toEqual([{ who: 'alice', action: 'discard', why: 'test data of a producer' }])
+  })
+
+  test('sealing opens what another of its keys has sealed, in its place alone', async () => {
+    const [first, second] = [Buffer.alloc(32, 1), Buffer.alloc(32, 2)]
+    const old = aesSeal(new Map([[1, first]]), 1)
+    const rotated = aesSeal(
+      new Map([
+        [1, first],
+        [2, second],
+      ]),
+      2,
+    )
+    const body = { consumer: 'billing', field: 'body' } as const
+    const bytes = Buffer.from('an order')
+    const sealed = await old.seal(bytes, body)
+    expect(await rotated.open(sealed, body)).toEqual(bytes)
+    expect(() => old.open(sealed, { ...body, field: 'result' })).toThrow(/authenticate/)
+    const newer = await rotated.seal(bytes, body)
+    expect(() => old.open(newer, body)).toThrow('there is no key 2')
+    await using scenario = await openScenario({})
+    await migrate(scenario.pool)
+    const billing = createSealedBilling(scenario.pool, rotated)
+    const order = toDelivery({ orderId: 'a', iban: 'DE02', cents: 1 })
+    const settlement = await billing.process(order, { needsResult: true })
+    await billing.close()
+    expect(settlement).toEqual({ kind: 'ack', by: 'processed', result: { charged: 1 } })
+    const { rows } = await scenario.pool.query(
+      'select result, payload from onceward.event_results, onceward.outbox_messages',
+    )
+    expect(rows[0].result).toEqual({ 'onceward-sealed': expect.any(String) })
+    expect(rows[0].payload[0]).toBe(2)
   })
 
   test('batch charges every order of a batch once', async () => {

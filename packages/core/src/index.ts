@@ -52,7 +52,7 @@ export type {
 export type { Logger } from './model/logger.ts'
 export type { Confirmation, Destination, OutgoingMessage } from './model/destination.ts'
 export type { Outbox, OutboxMessage } from './model/outbox.ts'
-export type { Seal, SealContext, SealedField } from './model/seal.ts'
+export type { Seal, SealContext, SealedField } from './options/seal.ts'
 
 // Identity.
 export {

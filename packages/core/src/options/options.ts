@@ -7,8 +7,8 @@ import type { ApproximateDedup, LeaseStore } from '../model/lease-store.ts'
 import type { Logger } from '../model/logger.ts'
 import type { Outbox } from '../model/outbox.ts'
 import type { Runtime } from '../model/runtime.ts'
-import type { Seal } from '../model/seal.ts'
 import type { DeferCause, Settlement } from '../model/settlement.ts'
+import type { Seal } from './seal.ts'
 
 export interface HandlerContext<Tx> {
   /** The transaction that holds the event's row: write through it. `undefined` without an inbox. */

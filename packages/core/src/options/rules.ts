@@ -76,7 +76,7 @@ export const inbox: Rule = {
   ...store('an inbox', 'open'),
   instead: (value) =>
     isFunction(value)
-      ? 'A guard has one inbox, which is opened before any message is read. For a database per tenant, make a guard per tenant, each with its own inbox and queue. If you mean one inbox, call the function.'
+      ? 'Call the function first. A guard has one inbox, which is opened before any message is read: for a database per tenant, make a guard per tenant, each with its own inbox and queue.'
       : adviceFor(value),
 }
 

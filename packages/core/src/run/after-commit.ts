@@ -5,6 +5,7 @@ import { DeadlineExceededError, describeError, toReadableError } from '../model/
 import { type InFlightEvent, toGuardEvent } from '../model/in-flight-event.ts'
 import { optionsOf } from '../options/routes.ts'
 import { decodeAgain } from '../receive/decode-again.ts'
+import { openResult, Sealer } from '../seal/sealer.ts'
 import type { Outcome } from '../settlement/outcome.ts'
 import { retryDelayMs } from '../settlement/retry-rule.ts'
 import type { Processing } from './processing.ts'
@@ -89,7 +90,7 @@ interface Called {
  * The outcome of a committed event whose result has not been told. The redelivery of a message without a claim would run the
  * handler again, and no broker brings a parked event again.
  */
-export function notTold(
+function notTold(
   { options, signals }: Processing,
   { member, outcome }: Called,
   error: unknown,
@@ -110,5 +111,35 @@ export function notTold(
   return {
     ...{ kind: 'after-commit-failed', attempt, error, cause: 'after-commit-failed' },
     delayMs: Math.max(SOONEST_MS, delayMs),
+  }
+}
+
+type Done = Extract<Outcome, { kind: 'duplicate' | 'processed' }>
+
+/**
+ * The outcome of a done event whose stored result is sealed, with the result that the handler returned if somebody reads it. If
+ * it cannot be opened, the delivery is deferred with the error: the event stays done, and its result stays as it is stored.
+ */
+export async function openedResult(
+  processing: Processing,
+  member: InFlightEvent,
+  outcome: Done,
+): Promise<Outcome> {
+  const { lanes, options } = processing
+  const isRead =
+    processing.isResultRead === true ||
+    options.afterCommit !== undefined ||
+    options.callerRetries !== undefined
+  const unread = { ...outcome, result: undefined }
+  if (!isRead) return unread
+  try {
+    return {
+      ...outcome,
+      result: await openResult(new Sealer(options.seal, options), outcome.result),
+    }
+  } catch (error) {
+    const last = notTold(processing, { member, outcome: unread }, error)
+    lanes.note(member, last)
+    return last
   }
 }

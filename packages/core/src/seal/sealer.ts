@@ -4,7 +4,7 @@ import type { Delivery } from '../model/delivery.ts'
 import { messageOf, SealError } from '../model/errors.ts'
 import type { CollectedMessage } from '../model/outbox.ts'
 import type { Runtime } from '../model/runtime.ts'
-import type { Seal, SealedField } from '../model/seal.ts'
+import type { Seal, SealedField } from '../options/seal.ts'
 import { fromJsonText } from '../support/json-text.ts'
 import { isSealedResult, SEALED_RESULT } from '../support/sealed-result.ts'
 
