@@ -150,16 +150,17 @@ function isBrokersKey(row: DeadLetterRow): boolean {
   const { position, queue } = source
   if (position === undefined || position === '') return false
   if (!COUNTED.test(position)) return key.includes(position)
-  const isOnlyPosition = key === position
-  return isOnlyPosition || (key.includes(queue) && hasNumber(key, position))
+  return key === position || (key.includes(queue) && hasNumbers(key, position))
 }
 
-/** A position that the broker counts, such as `7` or `0/12`, may be part of any key. */
-const COUNTED = /^\d+(\/\d+)?$/
+/** A position that the broker counts from 1, such as `7` or `0/12`, may be part of any key. */
+const COUNTED = /^\d{1,20}(\/\d{1,20})?$/
 
-/** Not as a part of a longer number. */
-const hasNumber = (key: string, position: string): boolean =>
-  new RegExp(`(?<!\\d)${position}(?!\\d)`).test(key)
+/** Not as parts of longer numbers. */
+function hasNumbers(key: string, position: string): boolean {
+  const numbers = key.split(/\D/)
+  return position.split('/').every((each) => numbers.includes(each))
+}
 
 interface Failed {
   readonly row: DeadLetterRow
