@@ -13,7 +13,7 @@ import { toDelivery } from './delivery.ts'
 import { examine } from './doctor.ts'
 import { type Answer, createReport, type Received, settle } from './settle.ts'
 
-/** What {@link bullmqProcessor} returns. */
+/** What `bullmqProcessor(guard)` returns. */
 export interface BullmqProcessor<Result = unknown> {
   /** The processor of a worker. Resolves with what the handler returned, also for a job that ran before. */
   (job: JobLike, token?: string, signal?: AbortSignal): Promise<Result>

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as pause } from 'node:timers/promises'
+import { inspect } from 'node:util'
 import { DeadlineExceededError, type Delivery, type Guard, type Settlement } from '@onceward/core'
 import { database, until } from '@onceward/testing'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -92,7 +93,8 @@ describe.each(worlds)('a handler slower than $limit of its role, over $name', (w
       )
       const settlements = await untilEnded(guard, order())
       await guard.close()
-      expect(settlements.map(({ kind }) => kind)).toEqual(['defer', 'defer', 'dead-letter'])
+      const kinds = settlements.map(({ kind }) => kind)
+      expect(kinds, inspect(settlements)).toEqual(['defer', 'defer', 'dead-letter'])
       // An attempt runs once more if the server ends the session while its COMMIT is on the way: the outcome is unknown then.
       expect([...new Set(attempts)]).toEqual([1, 2, 3])
       expect(attempts.length).toBeLessThanOrEqual(2 * ATTEMPTS)
