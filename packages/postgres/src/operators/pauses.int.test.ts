@@ -1,4 +1,8 @@
-import { afterAll, beforeAll, expect, it } from 'vitest'
+import { randomUUID } from 'node:crypto'
+import { createGuard, type Delivery, type HandlerContext } from '@onceward/core'
+import { until } from '@onceward/testing'
+import { silent } from '@onceward/testing/conformance'
+import { afterAll, beforeAll, expect, it, vi } from 'vitest'
 import { type TestInbox, testInbox } from '../fixtures/inbox.ts'
 import { pauseConsumer, resumeConsumer } from './pauses.ts'
 
@@ -67,6 +71,39 @@ it('a guard pauses its consumer, but never shortens the pause that is in force',
   expect(await read()).toMatchObject({ source: 'guard' })
   await pauses?.end()
   expect(await read()).toBeUndefined()
+})
+
+const delivery = (key: string): Delivery => ({
+  body: new TextEncoder().encode('{}'),
+  headers: { 'idempotency-key': key },
+  source: { broker: 'sqs', queue: 'orders', position: key },
+})
+
+// Red when a guard does not write the pause of its handler, or reads its row at the start alone.
+it('a handler that calls pauseFor pauses the other guards of its consumer too, until the pause is over', async () => {
+  let isLimited = false
+  const handler = vi.fn((_event: unknown, { pauseFor }: HandlerContext<unknown>) => {
+    if (isLimited) pauseFor(60_000)
+  })
+  const options = { consumer: 'limited', inbox: inbox.inbox, logger: silent, concurrency: 1 }
+  const one = createGuard(options, handler)
+  const other = createGuard(options, handler)
+  const next = () => delivery(randomUUID())
+  for (const guard of [one, other]) expect((await guard.process(next())).kind).toBe('ack')
+  isLimited = true
+  expect(await one.process(next())).toMatchObject({ cause: 'deferred-by-handler' })
+  isLimited = false
+  await until(async () => Reflect.get(await other.process(next()), 'cause') === 'paused')
+  const runs = handler.mock.calls.length
+  for (const guard of [one, other]) {
+    expect(await guard.process(next())).toMatchObject({ cause: 'paused' })
+  }
+  expect(handler).toHaveBeenCalledTimes(runs)
+  await inbox.pass(61_000)
+  for (const guard of [one, other]) {
+    await until(async () => (await guard.process(next())).kind === 'ack')
+    await guard.close()
+  }
 })
 
 it('a consumer that never registered, and a time that is none, are refused', async () => {
