@@ -58,6 +58,8 @@ class Witness<Message> {
       consumer: 'letters',
       inbox: pgInbox(this.#pool),
       eventKey: header(ID),
+      // Some of them say that they are gzip, and are not.
+      maxInflatedBytes: 0,
       logger,
     }
     const guard = createGuard({ ...options, decode: () => ({}) }, (event) => {
