@@ -91,7 +91,9 @@ describe.each(['each', 'batch'] as const)(
     // Red when a waiting copy polls until the lease is free, and when each copy polls on its own.
     test('acceptance A18: costs Redis a few calls, and then its copies are deferred', async () => {
       await using testbed = await openTestbed()
-      const { owner, waiter } = await openPair(testbed, { claimWaitMs: 2_000 })
+      // By need, the first delivery of the owner takes no lease: the copies wait for its row, and ask Redis once.
+      const settings = { claimWaitMs: 2_000, redisHold: 'always' } as const
+      const { owner, waiter } = await openPair(testbed, settings)
       deliver(waiter, Array<Order>(COPIES).fill(STALLED))
       await waiter.heard('delivered', 2)
       expect(await calls()).toBe(HANDFUL)
