@@ -94,7 +94,7 @@ export {
 } from './support/outbox-message.ts'
 export { sentId } from './handler/outbox.ts'
 export { deadLetterHeaders, isDeadLetterHeader } from './settlement/dead-letter-headers.ts'
-// What opens and seals stored values, for those who read and write tables.
+// Functions that seal and open stored values, for code that reads and writes the tables.
 export {
   openDelivery,
   openMessage,

@@ -46,7 +46,7 @@ async function withSealedResult<Done extends { readonly result?: Json | undefine
   done: Done,
 ): Promise<Done> {
   const { result } = done
-  // What came out of a store as it is stored goes into another one like that.
+  // A result that was read sealed from one store is written sealed to the other.
   if (result === undefined || isSealedResult(result)) return done
   const text = await sealResult(sealer, toJsonText(result))
   return { ...done, result: fromJsonText(text) as Json }

@@ -14,8 +14,6 @@ const LONGEST_CALL_MS = 10_000
 /** The one header of a sealed delivery, which holds the others. The field `sealed` says so, not the name. */
 const HEADER = 'onceward-sealed'
 
-const WITHOUT = 'Give the `seal` of its guard'
-
 /** Seals and opens the values of one consumer. Without hooks nothing is sealed, and nothing that is sealed can be opened. */
 export class Sealer {
   readonly #hooks: Seal | undefined
@@ -40,7 +38,7 @@ export class Sealer {
   async open(bytes: Uint8Array, field: SealedField): Promise<Uint8Array> {
     if (this.#hooks !== undefined) return this.#call('open', bytes, field)
     throw new SealError(
-      `The stored ${field} of consumer "${this.#consumer}" is sealed, and nothing here can open it. ${WITHOUT}; until then it stays as it is.`,
+      `The stored ${field} of consumer "${this.#consumer}" is sealed, and nothing here can open it. Give the \`seal\` of its guard; until then it stays as it is.`,
     )
   }
 
@@ -140,7 +138,7 @@ export async function sealMessage(
 }
 
 /**
- * What leaves of a message that {@link sealMessage} has sealed.
+ * The plain headers and payload of a message that {@link sealMessage} has sealed.
  *
  * @throws {@link SealError}
  */

@@ -50,7 +50,7 @@ test('remove leaves a consumer with dead letters as it is, unless told to leave 
   expect(await names(at)).toEqual(['billing'])
   expect(await cli(['remove', 'billing', '--leave-events'], at)).toMatchObject({ code: 0 })
   expect(await names(at)).toEqual([])
-  // What is stored of a message is shown until somebody decides about it.
+  // A dead letter is shown until somebody decides about it.
   const { letters } = await answer<{ readonly letters: readonly object[] }>(
     ['dead-letters', 'list'],
     at,

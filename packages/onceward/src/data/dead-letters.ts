@@ -233,7 +233,7 @@ export async function deadLetterOf(
      select r.refused_id::text, 'refused', null, r.times, ${columns('r', 'r.replay')} ${detail('r')}
      from ${quoted}.refused_messages r join ${quoted}.consumers c on c.id = r.consumer_id
      where r.refused_id = $1::uuid and ${isOpenRefused}`,
-    // What is sealed is opened as a whole.
+    // A sealed value can be opened as a whole only.
     [id, seal === undefined ? maxBytes : Math.max(maxBytes, PART_BYTES)],
   )
   if (row === undefined) return undefined

@@ -115,7 +115,7 @@ export async function messagesOf(
        error, octet_length(payload) as bytes, encode(envelope, 'base64') as envelope,
        encode(substring(payload from 1 for $2::integer), 'base64') as body
      from ${quoted}.outbox_messages where ${column} order by position limit ${MOST_MESSAGES}`,
-    // What is sealed is opened as a whole.
+    // A sealed value can be opened as a whole only.
     [values, seal === undefined ? maxBytes : Math.max(maxBytes, MOST_SEALED_BYTES)],
   )
   return Promise.all(

@@ -16,7 +16,7 @@ const MISSING = new Set(['3F000', '42P01', '42703'])
 export function missingTables(schema: string, error: unknown, database?: string): unknown {
   if (!MISSING.has(sqlState(error) ?? '')) return error
   const place = database === undefined ? '' : ` of the database ${database}`
-  // What the driver said is enough: the error between says the same with fewer names.
+  // The cause is the driver's error: the one between says the same with fewer names.
   const cause = error instanceof ConfigurationError ? error.cause : error
   return new ConfigurationError(
     `The tables of onceward are missing in schema ${schema}${place}: run \`npx onceward migrate\` with its URL in DATABASE_URL, or \`await migrate(pool)\`, first.`,

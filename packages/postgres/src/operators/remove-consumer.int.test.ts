@@ -110,7 +110,7 @@ it('a consumer whose events wait or are dead is removed only on demand, and they
   expect((await stateOf(waiting.id)).rows).toMatchObject([{ state: 'w' }])
 })
 
-it('a consumer that never registered, and an option that is none, are refused', async () => {
+it('a consumer that never registered, and an unknown option, are refused', async () => {
   await expect(removeConsumer(inbox.pool, 'biling')).rejects.toThrow(/No consumer `?biling/)
   await expect(removeConsumer(inbox.pool, 'billing', { force: true } as never)).rejects.toThrow(
     /force/,

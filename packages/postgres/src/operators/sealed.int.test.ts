@@ -79,7 +79,7 @@ test('a dead letter that has changed since it was opened is left as it is', asyn
   expect(queue.sent).toEqual([])
 })
 
-test('a seal that is none is refused', () => {
+test('a `seal` without its two functions is refused', () => {
   const wrong = (): unknown => deadLetters(tables.pool, { seal: {} as never })
   expect(wrong).toThrow(/Expected `seal` of deadLetters to be `\{ seal, open \}`/)
 })

@@ -60,7 +60,7 @@ export function relayStatements(schema: string): RelayStatements {
   const keys = `heads as (select * from ${first("''::bytea")} first union all
     select next.* from heads cross join lateral ${first('heads.key')} next)`
   const isMine = 'destination = $1 and bucket = any ($2::int2[])'
-  // While a message waits, `failed_at` is the time of its first failure.
+  // While a message waits, `failed_at` is the time of its first failure since it could be opened.
   const isFirst = '(attempt = 0 or failed_at is null)'
   const isSpent = `(not failed."isHeld" and (attempt + 1 >= $2::int4 or (not ${isFirst} and extract(epoch from now() - failed_at) * 1000 >= $3::float8)))`
   const isBehind = (of: string): string =>
@@ -96,7 +96,7 @@ export function relayStatements(schema: string): RelayStatements {
     remove: `delete from ${table} m using json_to_recordset($1::json) sent(position int8, id text)
       where m.position = any ($2::int8[]) and m.position = sent.position and m.message_id = sent.id`,
     fail: `update ${table} m set attempt = attempt + (not failed."isHeld")::int4, error = failed.error, due_at = now() + failed."delayMs" * interval '1 millisecond',
-      failed_at = case when failed."isHeld" then failed_at when ${isSpent} or ${isFirst} then now() else failed_at end,
+      failed_at = case when failed."isHeld" then null when ${isSpent} or ${isFirst} then now() else failed_at end,
       state = case when ${isSpent} then 'x'::"char" else 'w'::"char" end
       from json_to_recordset($1::json) failed(position int8, id text, "delayMs" float8, "isHeld" bool, error text)
       where m.position = any ($4::int8[]) and m.position = failed.position and m.message_id = failed.id

@@ -71,6 +71,28 @@ test.each([
   },
 )
 
+// Red when the time without a key counts as time in which its destination refused it: the first refusal after it is the end.
+test('the time in which a message could not be opened does not count against it', async () => {
+  await sent(seals.old, 'k', 'first')
+  await relays.pool.query(
+    "update onceward.outbox_messages set attempt = 1, failed_at = now() - interval '2 h'",
+  )
+  const limits = { baseMs: 10, maxMs: 20, giveUpAfterMs: 3_600_000 }
+  const closed = await relays.start({ bank: recording().destination }, limits)
+  await until(async () =>
+    expect(await rows()).toMatchObject([{ error: expect.stringMatching(/can open it/) }]),
+  )
+  await closed.drain()
+  let refusals = 0
+  const to = recording(() => {
+    refusals += 1
+    return refusals === 1 ? { refused: 'not now' } : undefined
+  })
+  await relays.start({ bank: to.destination }, { ...limits, seal: seals.old })
+  await until(() => to.got.length === 1, { what: 'the message', deadlineMs: 10_000 })
+  expect(refusals).toBe(2)
+})
+
 test('what is sent with seal shows nothing of payload and headers', async () => {
   await sent(seals.old, 'k', 'first')
   const { rows: found } = await relays.pool.query(
@@ -80,7 +102,7 @@ test('what is sent with seal shows nothing of payload and headers', async () => 
   expect(found[0].shown).not.toContain(SECRET)
 })
 
-test('a seal that is none is refused', async () => {
+test('a `seal` without its two functions is refused', async () => {
   const { destination } = recording()
   const wrong = relays.start({ bank: destination }, { seal: {} as never })
   await expect(wrong).rejects.toThrow(/Expected `seal` of startRelay to be `\{ seal, open \}`/)

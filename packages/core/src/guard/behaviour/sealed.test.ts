@@ -101,7 +101,7 @@ describe('a guard with seal', () => {
     expect(seal.calls).toEqual([])
     await guardOf(inbox, { seal }, () => 1).process(message('b'))
     seal.calls.length = 0
-    // Nobody reads it: a missing key is no reason to keep the message.
+    // Nobody asked for the result, so a missing key is no reason to keep the message.
     const other = guardOf(inbox, { seal: toySeal(8) }, dies)
     expect(await other.process(message('b'))).toEqual({ kind: 'ack', by: 'duplicate' })
     expect(seal.calls).toEqual([])
